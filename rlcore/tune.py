@@ -15,19 +15,19 @@ import zlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.storage import write_atomic
-from rlcore.errors import CheckpointError, NonFiniteError, SettingError
-from rlcore.pbt.exploit import OPTIMIZER_STRATEGIES, OptimizerStrategy, apply_exploit, mean_episode_return
+from rlcore.errors import NonFiniteError, SettingError
+from rlcore.pbt.exploit import OptimizerStrategy, apply_exploit, mean_episode_return
 from rlcore.pbt.population import member_seed
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
-from rlcore.ppo import continuing
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.live import set_hyperparameters
-from rlcore.ppo.model_content import read_model_file
+from rlcore.ppo.saving import continued
 from rlcore.ppo.settings import LIVE, SHOWN, PPOSettings, find_optimizer, optimizer_options, whole_number
+from rlcore.state.model_file import read_model_file
 from rlcore.state.progress import WINDOWS
 
 try:
@@ -146,15 +146,11 @@ class DistributionalPPOTrainable(Trainable):
         :raises StateError: if what the other trial has learnt does not fit this model
         """
         path, trial = Path(checkpoint) / MODEL_FILE, Path(checkpoint) / TRIAL_FILE
-        try:
-            saved = json.loads(trial.read_bytes())
-            trial_id, seed = str(saved["trial_id"]), int(saved["seed"])
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise CheckpointError(trial, f"does not name the trial that wrote this checkpoint ({error})") from error
+        saved = json.loads(trial.read_bytes())
         content = read_model_file(path)
         self._training = None  # it trains the model of before
-        if trial_id == self.trial_id:
-            self._rebuild(seed)
+        if saved["trial_id"] == self.trial_id:
+            self._rebuild(saved["seed"])
             self._continue(path, content)
         else:
             progress = content["state"].get("progress_state") or {}
@@ -191,7 +187,7 @@ class DistributionalPPOTrainable(Trainable):
         before, asked = _differing(content["settings"], self.model)
         with self._generators.in_place():
             set_hyperparameters(self.model, before)
-            self.model = continuing.continued(path, self.model)
+            self.model = continued(path, self.model)
             set_hyperparameters(self.model, asked)
 
     def _take_over(self, content: Mapping[str, Any]) -> None:
@@ -246,12 +242,10 @@ def trainable(
     :param seed: from which the seeds of the trials are derived
     :raises SettingError: if one of these cannot be used
     """
-    _require_one_of("mode", mode, get_args(Mode))
-    _require_one_of("optimizer_exploit_strategy", optimizer_exploit_strategy, OPTIMIZER_STRATEGIES)
     plan = TrainingPlan(
         make_model,
-        _at_least_one("total_timesteps", total_timesteps),
-        _at_least_one("updates_per_step", updates_per_step),
+        whole_number("total_timesteps", total_timesteps),
+        whole_number("updates_per_step", updates_per_step),
         performance,
         mode,
         optimizer_exploit_strategy,
@@ -310,15 +304,3 @@ def _differing(saved: Mapping[str, Any], model: DistributionalPPO) -> tuple[Conf
         if not codec.same(saved[name], codec.encode(getattr(model, name), name))
     ]
     return {name: codec.decode(saved[name], name, {}) for name in names}, {name: getattr(model, name) for name in names}
-
-
-def _at_least_one(name: str, value: object) -> int:
-    number = whole_number(name, value)
-    if number == 0:
-        raise SettingError(name, f"{name}=0 would train nothing; give at least 1")
-    return number
-
-
-def _require_one_of(name: str, value: object, choices: Collection[str]) -> None:
-    if value not in choices:
-        raise SettingError(name, f"{name}={value!r} cannot be used; give one of {', '.join(choices)}")

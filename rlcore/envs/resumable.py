@@ -36,7 +36,7 @@ Template = Mapping[Any, StateValue]
 """The attributes that an object keeps between steps, each with a value of the form that it has in a saved state."""
 
 GENERATOR: Final[Template] = {"_np_random": None, "_np_random_seed": 0}
-"""What :class:`gymnasium.Env` draws from."""
+"""The attributes that :class:`gymnasium.Env` draws from."""
 
 
 def _physics(size: int) -> Template:

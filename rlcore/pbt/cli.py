@@ -42,9 +42,7 @@ EXPLORED = ("learning_rate=1e-5:1e-2:log", "ent_coef=1e-5:1e-2:log", "clip_range
 def show_instead(context: typer.Context, folder: str | None) -> None:
     """Show a population and end, before any other option is missed; --once is eager, so that it is known here."""
     if folder is not None:
-        if folder.startswith("-"):
-            raise SettingError("watch", f"--watch needs a folder, and {folder} is an option; write --watch DIR")
-        show_population(Path(folder), once=context.params["once"])
+        show_population(Path(folder), once=context.params["_once"])
         raise typer.Exit
 
 
@@ -79,7 +77,7 @@ def train(
     env: Annotated[str, typer.Option(help="Id of a Gymnasium environment.")],
     folder: Annotated[str, typer.Option(help="Where all is kept; a population that is there goes on.")],
     population: Annotated[int, typer.Option(help="Number of members.")] = 4,
-    updates: Annotated[int, typer.Option(help="Updates of each member, in all.")] = 20,
+    updates: Annotated[int, typer.Option(min=1, help="Updates of each member, in all.")] = 20,
     interval: Annotated[
         int, typer.Option(help="Updates between exploits, of more optimizer steps in all than a warm-up (100).")
     ] = 5,
@@ -92,7 +90,7 @@ def train(
     n_envs: Annotated[int, typer.Option(min=1, help="Environments of each member.")] = 4,
     normalize: Annotated[bool, typer.Option(help="Put the environments behind VecNormalize.")] = False,
     seed: Annotated[int | None, typer.Option(help="Seed of everything. [default: the folder's, or a new one]")] = None,
-    watched: Annotated[
+    _watched: Annotated[
         str | None,
         typer.Option(
             "--watch",
@@ -102,19 +100,15 @@ def train(
             "other options only --once counts.",
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", is_eager=True, help="With --watch: show it once and end.")] = False,
+    _once: Annotated[bool, typer.Option("--once", is_eager=True, help="With --watch: show it once and end.")] = False,
     executor: ExecutorOption = "inline",
     jobs: JobsOption = None,
 ) -> None:
-    if once and watched is None:
-        raise SettingError("once", "--once shows a population once, and there is no --watch DIR; give it as well")
     config = PBTConfig(
         population_size=population,
         perturbation_interval=interval,
         hyperparams=[parsed_range(text) for text in hyperparam or EXPLORED],
     )
-    if updates < 1:
-        raise SettingError("updates", f"--updates {updates} trains nothing; give 1 or more")
     if updates <= interval:
         words = f"--interval {interval} is not less than --updates {updates}, so no member copies another yet"
         warn_caller(words, UserWarning)

@@ -222,11 +222,7 @@ def read_state(folder: Path) -> SavedPopulation | None:
     path, members = folder / STATE_FILE, folder / MEMBERS
     if not path.exists():
         if any(members.glob("*.zip")):
-            raise CheckpointError(
-                members,
-                f"holds models of a population whose {STATE_FILE} is missing, so it cannot go on and would be "
-                "overwritten; give another folder, or move this one away",
-            )
+            raise CheckpointError(members, f"holds models whose {STATE_FILE} is missing; give another folder")
         return None
     fields: dict[Any, Any] = {**load_container(path, require_digest=True)}
     version = fields.pop("format_version", None)

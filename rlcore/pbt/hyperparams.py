@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -272,29 +271,28 @@ def _hyperparam(position: int, given: object) -> object:
 
 
 def check_explorable(hyperparams: Sequence[HyperparamConfig], settings: Any, plan: Plan) -> None:
-    """Try every end of every range with the first ends of the others and with their last ends.
+    """Try the first ends of all ranges together, their last ends, and the other values of lists with the first ends.
 
     :param settings: an object that has every setting of the algorithm as an attribute
-    :raises SettingError: naming the setting that could not be explored, not together with the others, or that would do
-        nothing; its ``setting`` is ``hyperparams[i]``
+    :raises SettingError: naming the setting that could not be explored, or that would do nothing; its ``setting`` is
+        ``hyperparams[i]``
     """
-    ends = {each.name: each.ends for each in hyperparams}
-    for position, name in enumerate(ends):
-        switch = idle_under(name, settings)
-        if switch is not None and switch not in ends:
+    names = [each.name for each in hyperparams]
+    for position, each in enumerate(hyperparams):
+        switch = idle_under(each.name, settings)
+        if switch is not None and switch not in names:
             raise SettingError(
                 f"hyperparams[{position}]",
-                f"{name} is explored, which would do nothing under {switch}={getattr(settings, switch)!r}; give "
-                f"{switch}, or leave {name} out",
+                f"{each.name} is explored, which would do nothing under {switch}={getattr(settings, switch)!r}; give "
+                f"{switch}, or leave {each.name} out",
             )
-    for end in (0, -1):
-        others = {name: values[end] for name, values in ends.items()}
-        for name, value in ((name, value) for name, values in ends.items() for value in values):
-            try:
-                plan(others | {name: value})
-            except SettingError as error:
-                blamed = [each for each in ends if each in re.findall(r"\w+", error.setting)] or [name]
-                raise type(error)(f"hyperparams[{list(ends).index(blamed[0])}]", str(error)) from error
+    first, last = ({each.name: each.ends[end] for each in hyperparams} for end in (0, -1))
+    for tried in (first, last, *(first | {each.name: value} for each in hyperparams for value in each.ends[1:-1])):
+        try:
+            plan(tried)
+        except SettingError as error:
+            blamed = [position for position, name in enumerate(names) if name in error.setting] or [0]
+            raise type(error)(f"hyperparams[{blamed[0]}]", str(error)) from error
 
 
 def optimizer_steps_per_update(*, n_steps: int, n_envs: int, batch_size: int, n_epochs: int) -> int:
@@ -331,10 +329,6 @@ def check_warm_up(config: PBTConfig, settings: Any, n_envs: int) -> None:
     explored = {each.name: each.ends for each in config.hyperparams}
     choices: dict[str, Callable[[Any], Any]] = {"n_epochs": min, "batch_size": max, "vgs_warmup_steps": max}
     worst = {name: choose(explored.get(name, [getattr(settings, name)])) for name, choose in choices.items()}
-    ends = ", ".join(f"{name}={value}" for name, value in worst.items() if name in explored)
     warm_up = worst.pop("vgs_warmup_steps")
-    try:
-        steps = optimizer_steps_per_update(n_steps=settings.n_steps, n_envs=n_envs, **worst)
-        check_interval(config.perturbation_interval, steps, warm_up)
-    except SettingError as error:
-        raise SettingError(error.setting, f"{error}{ends and f'; counted at {ends}, which may be explored'}") from error
+    steps = optimizer_steps_per_update(n_steps=settings.n_steps, n_envs=n_envs, **worst)
+    check_interval(config.perturbation_interval, steps, warm_up)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rlcore.errors import CheckpointError, SettingError
+from rlcore.errors import CheckpointError
 from rlcore.pbt import files, hyperparams
 from rlcore.pbt.exploit import mean_episode_return
 from rlcore.pbt.files import LineageEvent, LineageFile, SavedMember, SavedPopulation
@@ -30,7 +30,7 @@ from rlcore.pbt.turns import (
     TurnResult,
     work_from_file,
 )
-from rlcore.pbt.workers import Executor, InlineExecutor, ProcessExecutor
+from rlcore.pbt.workers import Executor, InlineExecutor
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.live import plan_change
 from rlcore.ppo.settings import whole_number
@@ -133,16 +133,9 @@ class Population:
         initial_hyperparams: Sequence[Mapping[str, HyperparamValue]] | None = None,
         executor: Executor | None = None,
     ) -> None:
-        if "://" in str(folder):
-            words = f"folder={folder} is a URL; give a folder of this machine, or use Ray Tune (rlcore.tune)"
-            raise SettingError("folder", words)
         self.folder = Path(folder)
         self._executor = InlineExecutor() if executor is None else executor
-        if not isinstance(self._executor, InlineExecutor | ProcessExecutor):
-            raise SettingError("executor", f"executor={executor!r} is no executor; give rlcore.ProcessExecutor(jobs=2)")
-        self._recipe = Recipe(
-            make_model, performance or _default_performance(config), config.optimizer_exploit_strategy
-        )
+        self._recipe = Recipe(make_model, performance or mean_episode_return, config.optimizer_exploit_strategy)
         self._stamp = files.stamp_of(self.folder)
         state = files.read_state(self.folder)
         agreed = agreed_seed(config, seed, None if state is None else state.seed)
@@ -335,15 +328,6 @@ class Population:
         for path in self._model_file("").glob("member_*_step_*.zip"):
             if path.name not in kept:
                 path.unlink(missing_ok=True)
-
-
-def _default_performance(config: PBTConfig) -> Callable[[DistributionalPPO], float]:
-    if config.metric_name != PBTConfig.model_fields["metric_name"].default:
-        raise SettingError(
-            "PBTConfig['metric_name']",
-            f"metric_name={config.metric_name!r} only names what performance measures; give performance=... as well",
-        )
-    return mean_episode_return
 
 
 def member_seed(seed: int, member_id: int) -> int:

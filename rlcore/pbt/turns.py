@@ -16,9 +16,9 @@ from stable_baselines3.common.utils import set_random_seed
 from rlcore.errors import CheckpointError, NonFiniteError, SettingError
 from rlcore.pbt.exploit import OptimizerStrategy, apply_exploit
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
-from rlcore.ppo import continuing
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.live import set_hyperparameters
+from rlcore.ppo.saving import continued
 from rlcore.state.generators import apply_generators, capture_generators
 
 MakeModel: TypeAlias = Callable[[Mapping[str, HyperparamValue], int], DistributionalPPO]
@@ -185,7 +185,7 @@ class LiveMember:
             set_hyperparameters(self.model, hyperparams)
             if saved is not None:
                 try:
-                    self.model = continuing.continued(saved, self.model)
+                    self.model = continued(saved, self.model)
                 except CheckpointError as error:
                     raise CheckpointError(
                         saved,

@@ -19,22 +19,19 @@ from rlcore.checkpoint.refusal import refusals_name, unusable
 from rlcore.envs import vec_state as env_state
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.upgd import UPGD
-from rlcore.ppo import adapted_state, construction, logging, losses, returns, state_parts
+from rlcore.ppo import construction, logging, losses, returns, saving, state_parts
 from rlcore.ppo.buffer import Samples
 from rlcore.ppo.coefficients import EntropySchedule, KLPenalty
-from rlcore.ppo.construction import ConfiguredPPO
 from rlcore.ppo.live import set_hyperparameters
 from rlcore.ppo.logging import UpdateLog
-from rlcore.ppo.model_content import STATISTICS_APART, writes_statistics_apart
-from rlcore.ppo.model_file import ModelFile
-from rlcore.ppo.observations import CheckedObservations
 from rlcore.ppo.policy import POLICIES, set_learning_rate
 from rlcore.ppo.settings import MARKS, check_schedule, described, require_effect, whole_number
+from rlcore.state.position import CheckedObservations
 from rlcore.state.registry import LEARNT, Scope, StatePart, TrainingState
 from rlcore.warn import warn_caller
 
 
-class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
+class DistributionalPPO(saving.SavablePPO, CheckedObservations):
     """Recurrent PPO whose one or two critics predict the distribution of the return.
 
     An unknown or misplaced setting raises :class:`rlcore.errors.UnknownSettingError`, which names the right one. A
@@ -114,7 +111,7 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
         """Fill the buffer; until the update on it is complete, a save holds the state in which this rollout started."""
         self._boundary = self._training_state().capture(Scope.COLLECTED, Scope.PROGRESS, Scope.RUN)
         self.value_scale.before_rollout()
-        with self._normalizer_unspoilt(self._training_state()):
+        with self._normalizer_unspoilt():
             return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
 
     def train(self) -> None:
@@ -123,7 +120,7 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
         try:
             self._update()
         except BaseException:
-            self._training_state().restore(before, exact_match=False)
+            self._training_state().restore(before, exact_match=False, expected=tuple(Scope))
             raise
         self._boundary = None
 
@@ -229,18 +226,16 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
         self._boundary = None
         if not reset_num_timesteps and self.pending_state:
             self._resume_run()
-        with self._normalizer_unspoilt(self._training_state()):
+        with self._normalizer_unspoilt():
             prepared = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
         self.pending_state.clear()
-        if self._vec_normalize_env is not None and writes_statistics_apart(prepared[1]):
-            warn_caller(STATISTICS_APART, UserWarning)
         return prepared
 
     def _resume_run(self) -> None:
-        """Restore environments, LSTM states and generators, or warn that the environments start from a reset."""
-        reasons = "; ".join(reason.rstrip(".") for reason in self._training_state().resume())
-        if reasons:
-            warn_caller(f"the environments start from a reset: {reasons}; training goes on, not exactly", ResumeWarning)
+        """Restore environments, LSTM states and generators of a loaded run, or warn that they start fresh."""
+        reason = (state_parts.resume_run(self) or "").rstrip(".")
+        if reason:
+            warn_caller(f"the environments start from a reset: {reason}; training goes on, not exactly", ResumeWarning)
 
     def _state_parts(self) -> list[StatePart]:
         return state_parts.state_parts(self)
@@ -276,13 +271,9 @@ class DistributionalPPO(ModelFile, CheckedObservations, ConfiguredPPO):
             with refusals_name(load_path_or_dict):
                 self.set_parameters(self.read_parameters(load_path_or_dict), exact_match)
             return
-        self._training_state().require_scopes(load_path_or_dict, LEARNT)
-        ruling = adapted_state.SCALER_SETTINGS | adapted_state.OPTIMIZER_SETTINGS
-        given = load_path_or_dict if exact_match else adapted_state.in_kept_units(self, load_path_or_dict)
+        ruling = saving.SCALER_SETTINGS | saving.OPTIMIZER_SETTINGS
         with unusable("the parameters"):
-            fitted = adapted_state.under_settings(self, given, ruling, self.optimizer_class)
-        if not exact_match:
-            adapted_state.warn_of_refused_statistics(load_path_or_dict, fitted)
+            fitted = saving.under_settings(self, load_path_or_dict, ruling, self.optimizer_class)
         self._restore(fitted, exact_match=exact_match)
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:

@@ -15,10 +15,8 @@ from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.type_aliases import GymEnv
 from stable_baselines3.common.utils import FloatSchedule
 
-from rlcore.checkpoint.refusal import unusable
-from rlcore.errors import SettingError, StateError
+from rlcore.errors import SettingError
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.ppo import weights as weight_checks
 from rlcore.ppo.buffer import TwinCriticBuffer, buffer_class
 from rlcore.ppo.coefficients import EntropySchedule, KLPenalty
 from rlcore.ppo.policy import DistributionalRecurrentPolicy, find_policy
@@ -195,28 +193,6 @@ def require_spaces(
         raise SettingError("env", f"the {shown}, which the policy does not take: {SUPPORTED}")
 
 
-def require_network_of(model: ConfiguredPPO, weights: object) -> None:
-    """Compare the network that the model's settings ask for with saved weights, before it takes memory.
-
-    :param weights: the saved part ``policy``
-    :raises StateError: names, shapes or numbers do not fit
-    """
-    network, widths = model.policy_kwargs, model.policy_kwargs.get("net_arch") or ()
-    depths = [len(part) for part in (widths.values() if isinstance(widths, Mapping) else [widths])]
-    layers = max([network.get("n_lstm_layers", 1), *depths])
-    if not isinstance(weights, dict) or layers > len(weights):
-        raise StateError(f"holds no policy of the {layers} layers that policy_kwargs ask for")
-    try:
-        with torch.device("meta"), unusable("the network of policy_kwargs, n_quantiles and num_atoms"):
-            expected = _policy(model, VALUE_DISTRIBUTIONS[model.value_distribution].from_settings(model, ReturnScale()))
-    except StateError:
-        classes = (model.policy_class, network.get("features_extractor_class"), network.get("activation_fn"))
-        if all(each is None or each.__module__.startswith(("rlcore.", "stable_", "torch.")) for each in classes):
-            raise
-        return  # a class of the user's own that needs real tensors: the weights are compared once it is built
-    weight_checks.check_policy(weights, expected.state_dict())
-
-
 def make_values(model: ConfiguredPPO) -> ValueDistribution:
     """Return how each critic describes returns."""
     return VALUE_DISTRIBUTIONS[model.value_distribution].from_settings(model, model.value_scale)
@@ -229,10 +205,11 @@ def make_policy(model: ConfiguredPPO) -> DistributionalRecurrentPolicy:
         "optimizer_class": find_optimizer(model.optimizer_class),
         "optimizer_kwargs": dict(model.optimizer_kwargs),
     }
-    return _policy(model, make_values(model), **options).to(model.device)
+    return build_policy(model, make_values(model), **options).to(model.device)
 
 
-def _policy(model: ConfiguredPPO, values: ValueDistribution, **options: Any) -> DistributionalRecurrentPolicy:
+def build_policy(model: ConfiguredPPO, values: ValueDistribution, **options: Any) -> DistributionalRecurrentPolicy:
+    """Build the network on the default device."""
     return model.policy_class(
         model.observation_space,
         model.action_space,

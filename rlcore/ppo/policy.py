@@ -25,7 +25,9 @@ from rlcore.checkpoint.codec import register_class
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.ppo.settings import make_optimizer
 from rlcore.ppo.values import QuantileValues, ValueDistribution
-from rlcore.ppo.weights import SUPPORT
+
+SUPPORT = "value_support"
+"""The buffer that holds the atoms of the critics, where they have any."""
 
 CRITIC_MODULES = ("value_net", "critic", "lstm_critic", "mlp_extractor.value_net", "vf_features_extractor")
 
@@ -306,6 +308,9 @@ class DistributionalRecurrentMultiInputPolicy(DistributionalRecurrentPolicy):
     default_extractor = CombinedExtractor
     takes_dict = True
 
+
+SUPPORT = "value_support"
+"""The buffer that holds the atoms of the critics, where they have any."""
 
 POLICIES: dict[str, type[DistributionalRecurrentPolicy]] = {
     "MlpLstmPolicy": DistributionalRecurrentPolicy,

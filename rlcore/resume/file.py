@@ -22,9 +22,6 @@ from rlcore.checkpoint.refusal import path_of, quoted, refusals_name, require_pl
 from rlcore.checkpoint.storage import DEFAULT_MAX_BYTES
 from rlcore.errors import CallOrderError, CheckpointError, ResumeWarning, StateError
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.model_content import existing, refusals_of, with_ending
-from rlcore.ppo.model_file import _make_folder as make_folder
-from rlcore.ppo.model_file import generators_untouched
 from rlcore.ppo.settings import check_device
 from rlcore.resume.algorithms import ALGORITHMS
 from rlcore.resume.environments import env_obstacle
@@ -34,6 +31,7 @@ from rlcore.resume.parts import GENERATORS, PARTS, capture_parts
 from rlcore.resume.settings import build, decode_settings, encode_settings
 from rlcore.resume.stack import is_running
 from rlcore.state.generators import capture_generators
+from rlcore.state.model_file import existing, generators_untouched, refusals_of, with_ending
 from rlcore.state.schema import read_count, read_dict, read_record
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
@@ -94,7 +92,7 @@ def write_exact(model: BaseAlgorithm, path: str | os.PathLike[str], global_gener
             "action_space": codec.encode(model.action_space, "action_space"),
             "state": capture_parts(model, global_generators),
         }
-    make_folder(target.parent)
+    target.parent.mkdir(parents=True, exist_ok=True)
     save_container(target, payload)
 
 

@@ -14,7 +14,7 @@ from rlcore.resume.learnt import capture_learnt, restore_learnt
 from rlcore.resume.log import capture_log, restore_log
 from rlcore.resume.noise import capture_noise, restore_noise
 from rlcore.resume.position import capture_position, restore_position
-from rlcore.state.progress import capture_progress, restore_progress, storable
+from rlcore.state.progress import capture_progress, restore_progress
 from rlcore.types import StateDict
 
 
@@ -41,7 +41,7 @@ PARTS: dict[str, Part] = {
     "learnt": Part(capture_learnt, restore_learnt),
     "replay_buffer": Part(capture_buffer, restore_buffer),
     "action_noise": Part(_noise_of, _put_noise),
-    "progress": Part(lambda model: storable(capture_progress(model)), restore_progress),
+    "progress": Part(capture_progress, restore_progress),
     "log": Part(capture_log, restore_log),
     "position": Part(capture_position, restore_position),
     "environments": Part(capture_env, restore_env),

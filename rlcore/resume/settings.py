@@ -23,9 +23,9 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore.checkpoint import codec
 from rlcore.errors import StateError, reject_unknown
-from rlcore.ppo.model_content import _AskedFor as AskedFor
 from rlcore.resume.algorithms import attribute_of, setting_names
 from rlcore.resume.noise import decode_noise, encode_noise
+from rlcore.state.model_file import CustomObjects as AskedFor
 from rlcore.types import StateDict, StateValue
 
 REPLAY_BUFFERS = (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer)

@@ -14,13 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.utils import get_device
 
-from rlcore.checkpoint import load_container
 from rlcore.checkpoint.refusal import PathOrFile
 from rlcore.envs.vec_state import STATISTICS, moments_of
-from rlcore.ppo import construction, model_content, weights
+from rlcore.ppo import construction
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.ppo.returns import ReturnScale
+from rlcore.ppo.saving import decoded
 from rlcore.ppo.settings import check_device, resolve_settings
+from rlcore.ppo.state_parts import check_policy, require_network_of
+from rlcore.state.model_file import read_model_file, refusals_of
 from rlcore.state.tree import fit
 from rlcore.types import StateDict
 
@@ -113,9 +115,8 @@ def load_policy(
     :raises SettingError: for a device that cannot be used
     """
     check_device(map_location, "map_location")
-    payload = load_container(model_content.existing(path), require_digest=require_digest)
-    content = model_content.decoded(model_content.read_model_content(payload, path), custom_objects or {}, path)
-    with model_content.refusals_of(path, "the policy"):
+    content = decoded(read_model_file(path, require_digest=require_digest), custom_objects or {}, path)
+    with refusals_of(path, "the policy"):
         network = _network(content, get_device(map_location))
         return InferencePolicy(network, _normalizers(content["state"], network.observation_space))
 
@@ -148,11 +149,10 @@ def _network(content: Mapping[str, Any], device: torch.device) -> Distributional
         value_scale=ReturnScale(),
         device=device,
     )
-    construction.require_network_of(model, saved)
+    require_network_of(model, saved)
     with torch.random.fork_rng(devices=[]):
         network = construction.make_policy(model)
-    weights.check_policy(saved, network.state_dict())
-    weights.warn_of_casts(saved, None, network.state_dict())
+    check_policy(saved, network.state_dict())
     network.load_state_dict(saved)
     return network
 

@@ -21,9 +21,9 @@ from rlcore.pbt.files import make_folder
 from rlcore.pbt.hyperparams import PBTConfig
 from rlcore.pbt.population import Population
 from rlcore.pbt.workers import Executor
-from rlcore.ppo.continuing import continued
-from rlcore.ppo.model_content import with_ending
+from rlcore.ppo.saving import continued
 from rlcore.run.config_file import TrainingConfig, build_model, load_config
+from rlcore.state.model_file import with_ending
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 

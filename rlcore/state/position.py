@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.values import DTYPES
-from rlcore.errors import CheckpointError, StateError
-from rlcore.state.tree import FREE, describe, fit
+from rlcore.errors import CheckpointError, NonFiniteObservationError, StateError
+from rlcore.state.tree import FREE, REMEDY, describe, fit
 from rlcore.types import StateDict, StateValue
 
 Observations = NDArray[Any] | dict[str, NDArray[Any]]
@@ -42,30 +42,29 @@ def fit_position(state: object, lstm: StateDict, where: str, space: spaces.Space
     :param lstm: the form of the LSTM states, by name
     :raises StateError: of other observations, environments or LSTMs
     """
-    like = {**lstm, "observations": None, "original_observations": None, "episode_starts": None}
-    rules = {"observations": FREE, "original_observations": FREE, "episode_starts": FREE}
-    fitted: dict[str, Any] = fit(state, like, where, rules)
+    free = dict.fromkeys(("observations", "original_observations", "episode_starts"), FREE)
+    fitted: dict[str, Any] = fit(state, {**lstm, **dict.fromkeys(free)}, where, free)
     starts = fitted["episode_starts"]
     form = torch.zeros(n_envs, dtype=starts.dtype if isinstance(starts, Tensor) else torch.float32)
     fit(starts, form, f"{where}['episode_starts']", {})
     if not bool(((starts == 0) | (starts == 1)).all()):
         raise StateError(f"{where}['episode_starts'] holds other values than 0 and 1; the state is damaged")
-    check(f"{where}['observations']", fitted["observations"], space, n_envs)
+    _check(from_state(fitted["observations"]), f"{where}['observations']", space, n_envs)
     if fitted["original_observations"] is not None:
-        check_number(f"{where}['original_observations']", fitted["original_observations"], n_envs)
+        _check(from_state(fitted["original_observations"]), f"{where}['original_observations']", None, n_envs)
     return fitted
 
 
 def restore_position(model: BaseAlgorithm, fitted: Mapping[str, Any]) -> None:
     """Let the next step start from what :func:`fit_position` returned; the LSTM states are left to the caller."""
     now: Any = model
-    now._last_obs = _copy(from_state(fitted["observations"]))
-    now._last_original_obs = _copy(from_state(fitted["original_observations"]))
+    now._last_obs = from_state(fitted["observations"])
+    now._last_original_obs = from_state(fitted["original_observations"])
     now._last_episode_starts = fitted["episode_starts"].cpu().numpy().copy()
 
 
 def to_state(observations: Observations | None) -> StateValue:
-    """A tensor for an array, a dict for a Dict; an array of a type that no file holds as a tensor goes as its bytes."""
+    """Return a tensor for an array, a dict for a Dict; an array of a type that torch lacks is encoded as its bytes."""
     if observations is None:
         return None
     if isinstance(observations, Mapping):
@@ -75,9 +74,9 @@ def to_state(observations: Observations | None) -> StateValue:
 
 
 def from_state(state: Any) -> Any:
-    """What ``to_state`` was given.
+    """Return what :func:`to_state` was given.
 
-    :raises StateError: if it is no such state
+    :raises StateError: the state is damaged
     """
     if state is None:
         return None
@@ -93,59 +92,53 @@ def from_state(state: Any) -> Any:
         raise StateError(f"the observations are damaged: {error.reason}") from error
 
 
-def check(name: str, state: Any, space: spaces.Space[Any], n_envs: int) -> None:
-    """Saved observations must be of this space and of so many environments.
-
-    :param name: where they stand, for the error
-    :raises StateError: if they are not
-    """
-    _check(name, from_state(state), space, n_envs)
-
-
-def _check(name: str, value: Any, space: spaces.Space[Any], n_envs: int) -> None:
-    if isinstance(space, spaces.Dict):
-        if not isinstance(value, dict) or set(value) != set(space):
-            raise StateError(f"{name} is {_shown(value)}, the model's is a dict of {sorted(space)}")
-        for key, part in space.items():
-            _check(f"{name}[{key!r}]", value[key], part, n_envs)
+def _check(value: Any, where: str, space: spaces.Space[Any] | None, n_envs: int) -> None:
+    """Raise StateError unless these are observations of ``space`` (None for any), one for each environment."""
+    keys = set(space) if isinstance(space, spaces.Dict) else None
+    if isinstance(value, dict) and (space is None or set(value) == keys):
+        for key, part in value.items():
+            _check(part, f"{where}[{key!r}]", None if space is None else space[key], n_envs)  # type: ignore[index]
         return
-    shape = (n_envs, *(space.shape or ()))
-    if not isinstance(value, np.ndarray) or value.shape != shape:
-        raise StateError(f"{name} is {_shown(value)}, the model's has shape {shape}; the state is of another model")
-    if not is_finite(value):
-        raise StateError(f"{name} holds NaN or infinity, from which no run goes on; the state is damaged")
+    shape = value.shape if isinstance(value, np.ndarray) else None
+    if shape is None or keys is not None or shape != (n_envs, *(shape[1:] if space is None else space.shape or ())):
+        wanted = f"a dict of {sorted(keys)}" if keys is not None else "an array for each environment of the space"
+        raise StateError(f"{where} must be {wanted}, and has the shape {shape}; {REMEDY}")
+    if space is None:
+        return
+    if not np.isfinite(value).all():
+        raise StateError(f"{where} holds NaN or infinity, from which no run goes on; the state is damaged")
     sizes = space.n if isinstance(space, spaces.Discrete) else getattr(space, "nvec", None)
     if sizes is not None and not (value.dtype.kind in "iu" and bool(((value >= 0) & (value < sizes)).all())):
-        raise StateError(f"{name} holds other values than {space} has; the state is damaged")
+        raise StateError(f"{where} holds other values than {space} has; the state is damaged")
 
 
-def check_number(name: str, state: Any, n_envs: int) -> None:
-    """Saved observations, of whatever space, must be of so many environments.
+class CheckedObservations(BaseAlgorithm):
+    """Goes before an algorithm of Stable-Baselines3, which assigns ``_last_obs`` after every reset and step."""
 
-    :raises StateError: if they are not
-    """
-    observations = from_state(state)
-    for value in observations.values() if isinstance(observations, dict) else [observations]:
-        if not isinstance(value, np.ndarray) or value.shape[:1] != (n_envs,):
-            raise StateError(f"{name} is {_shown(value)}, not one an environment")
+    _checked_obs: Observations | None = None
+
+    @property
+    def _last_obs(self) -> Observations | None:
+        """What the environments returned last; None before the first reset, and after NaN or infinity."""
+        return self._checked_obs
+
+    @_last_obs.setter
+    def _last_obs(self, returned: Any) -> None:
+        self._checked_obs = None
+        if found := _non_finite_rows(returned):
+            # One NaN in the statistics of VecNormalize makes the observations of all environments NaN.
+            normalizer = self._vec_normalize_env
+            found = found if normalizer is None else _non_finite_rows(normalizer.get_original_obs()) or found
+            raise NonFiniteObservationError(
+                found,
+                f"the observation of environment {', '.join(map(str, found))} holds NaN or infinity, so no action "
+                "would follow; look at what reset() and step() return there (VecCheckNan finds the step). Nothing that "
+                "was learnt has changed, and learn() would start from a reset of the environments.",
+            )
+        self._checked_obs = returned
 
 
-def is_finite(observations: Observations) -> bool:
-    """Whether there is neither NaN nor infinity in any part."""
-    return all(np.isfinite(part).all() for part in parts_of(observations))
-
-
-def parts_of(observations: Observations) -> Collection[NDArray[Any]]:
-    return observations.values() if isinstance(observations, dict) else [observations]
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype} with shape {value.shape}"
-    return f"a dict of {sorted(map(str, value))}" if isinstance(value, dict) else describe(value)
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copy(part) for key, part in value.items()}
-    return None if value is None else value.copy()
+def _non_finite_rows(observations: Any) -> tuple[int, ...]:
+    parts = observations.values() if isinstance(observations, dict) else [] if observations is None else [observations]
+    bad = [part for part in parts if not np.isfinite(part).all()]
+    return tuple(sorted({int(row) for part in bad for row in np.argwhere(~np.isfinite(part))[:, 0]}))

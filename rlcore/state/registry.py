@@ -1,8 +1,7 @@
-"""The registry of training state: every piece has a name here, and every way of saving goes through it."""
+"""The registry of training state: every part has a name here, and every way of saving goes through it."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -16,7 +15,7 @@ from rlcore.warn import warn_caller
 
 
 class Scope(Enum):
-    """Who takes a piece of state along."""
+    """Who takes a part of the state along."""
 
     LEARNER = "learner"
     """What updates change: taken by ``get_parameters()``, checkpoints, model files and pickles."""
@@ -32,41 +31,33 @@ LEARNT = (Scope.LEARNER, Scope.COLLECTED)
 """The scopes of what parameters consist of."""
 
 
-def _no_obstacle(_: StateDict | None) -> str | None:
-    return None
-
-
-def _no_check(_: StateDict) -> None:
+def _nothing(*_: StateDict) -> None:
     pass
 
 
 @dataclass(frozen=True)
 class StatePart:
-    """One named piece of training state.
+    """One named part of a training.
 
-    :param capture: gives the present state, or None where there is nothing to save
-    :param restore: puts a state back; raises StateError and changes nothing if it does not fit. That of a RUN part is
+    :param capture: returns the present state, or None where there is nothing to save
+    :param restore: restores a state; raises StateError and changes nothing if it does not fit. That of a RUN part is
         called when training goes on, not before
-    :param reset: starts the piece fresh, for when a file does not have it
+    :param reset: starts the part fresh, for a file that does not have it
     :param required: whether a set of parameters without it is incomplete
-    :param check: for a RUN part, raises StateError where the state could fit nothing, when it begins to wait
-    :param obstacle: for a RUN part, why what was saved (None if nothing was) cannot be restored here, or None
-    :param needs: for a RUN part, the key of an earlier one without which it makes no sense
+    :param check: raises StateError for a state of a RUN part that could never be restored
     """
 
     key: str
     scope: Scope
     capture: Callable[[], StateDict | None]
     restore: Callable[[StateDict], None]
-    reset: Callable[[], None] = lambda: None
+    reset: Callable[[], None] = _nothing
     required: bool = False
-    check: Callable[[StateDict], None] = _no_check
-    obstacle: Callable[[StateDict | None], str | None] = _no_obstacle
-    needs: str | None = None
+    check: Callable[[StateDict], None] = _nothing
 
 
 def snapshot(value: StateValue) -> StateValue:
-    """A copy that shares no tensor with its source, detached from any graph."""
+    """Return a copy that shares no tensor with its source, detached from any graph."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
     if isinstance(value, dict):
@@ -77,56 +68,32 @@ def snapshot(value: StateValue) -> StateValue:
 
 
 class TrainingState:
-    """Captures and restores the parts it is given, in their order.
+    """Captures and restores the parts of one model, in their order.
 
-    :param parts: every piece of state of one model
-    :param waiting: restored RUN parts by key, until training goes on; captured in place of the present state
+    :param pending: RUN parts by key that were given and not yet restored; captured in place of the present state
     """
 
-    def __init__(self, parts: Sequence[StatePart], waiting: dict[str, StateDict]) -> None:
+    def __init__(self, parts: Sequence[StatePart], pending: dict[str, StateDict]) -> None:
         self.parts = {part.key: part for part in parts}
-        self.waiting = waiting
+        self.pending = pending
 
     def capture(self, *scopes: Scope) -> dict[str, StateDict | None]:
-        """Snapshots of the parts of the scopes, by key; None for a part that has nothing to save."""
+        """Return snapshots of the parts of these scopes, by key; None for a part that has nothing to save."""
         return {key: self._capture(part) for key, part in self.parts.items() if part.scope in scopes}
 
     def _capture(self, part: StatePart) -> StateDict | None:
-        state = self.waiting[part.key] if self._waits(part) else part.capture()
-        return None if state is None else snapshot(state)  # type: ignore[return-value]
+        pending = self.pending.get(part.key) if part.scope is Scope.RUN else None
+        return snapshot(part.capture() if pending is None else pending)  # type: ignore[return-value]
 
-    def _waits(self, part: StatePart) -> bool:
-        return part.scope is Scope.RUN and part.key in self.waiting
+    def resume(self) -> None:
+        """Restore the pending parts.
 
-    def require_scopes(self, states: Mapping[str, StateDict | None], scopes: Collection[Scope]) -> None:
+        :raises StateError: a state does not fit; all stay pending
         """
-        :raises StateError: if a part of another scope is given
-        """
-        for key, state in states.items():
-            if state is not None and key in self.parts and self.parts[key].scope not in scopes:
-                raise StateError(
-                    f"{key} says where a run stands, and parameters say what was learnt; leave it out, or load the "
-                    "model's file with DistributionalPPO.load(path) to go on with that run"
-                )
-
-    def resume(self) -> list[str]:
-        """Restore what waited for training to go on; the reasons why some of it starts fresh.
-
-        :raises StateError: if a state does not fit; what waits goes on waiting
-        """
-        reasons: list[str] = []
-        left_out: set[str] = set()
-        for part in (part for part in self.parts.values() if part.scope is Scope.RUN):
-            state = self.waiting.get(part.key)
-            reason = None if part.needs in left_out else part.obstacle(state)
-            if reason is not None:
-                reasons.append(reason)
-            if reason is not None or part.needs in left_out:
-                left_out.add(part.key)
-            elif state is not None:
+        for part in self.parts.values():
+            if part.scope is Scope.RUN and part.key in self.pending:
                 with unusable(part.key):
-                    part.restore(snapshot(state))  # type: ignore[arg-type]
-        return reasons
+                    part.restore(snapshot(self.pending[part.key]))  # type: ignore[arg-type]
 
     def restore(
         self,
@@ -135,45 +102,49 @@ class TrainingState:
         exact_match: bool = True,
         expected: Collection[Scope] = LEARNT,
     ) -> None:
-        """Restore every given state, or none of them.
+        """Restore every given state, or none of them; those of RUN parts become pending.
 
         With ``exact_match`` a required part must be given, and a part that is left out starts fresh, which one warning
         says; where a filter makes that warning an error, nothing is changed. Without it, what is left out stays as it
-        is, and what finds no home is passed over.
+        is, and a state that the model has no use for is passed over.
 
-        :param expected: the scopes whose parts count as left out where they are not given
+        :param expected: the scopes that may be given, and whose parts count as left out where they are not
         :raises StateError: for an unknown key, a required part left out, a state that does not fit
         """
-        states = {key: state for key, state in states.items() if state is not None or key in self.parts}
-        self._reject_unknown(states)
-        if exact_match:
-            missing = [part.key for part in self.parts.values() if part.required and states.get(part.key) is None]
-            if missing:
-                raise StateError(
-                    f"{', '.join(missing)} missing from {sorted(states)}; give all of it, or exact_match=False to "
-                    "restore what is there"
-                )
-        absent = [
-            part
-            for part in self.parts.values()
-            if exact_match and part.scope in expected and states.get(part.key) is None
-            if part.scope is not Scope.RUN or part.key not in states or part.capture() is not None
-        ]
-        changed = {key: self.parts[key] for key in (*states, *(part.key for part in absent))}
-        before = {key: self._capture(part) for key, part in changed.items() if part.scope is not Scope.RUN}
-        waited = dict(self.waiting)
+        given = {key: state for key, state in states.items() if state is not None}
+        self._check(given, exact_match, expected)
+        absent = [p for p in self.parts.values() if exact_match and p.scope in expected and p.key not in given]
+        fresh = [p for p in absent if (p.key not in states if p.scope is Scope.RUN else p.capture() is not None)]
+        changed = [part for part in self.parts.values() if part.key in given or part in fresh]
+        before = {part.key: self._capture(part) for part in changed if part.scope is not Scope.RUN}
+        pending = dict(self.pending)
         complete = False
         try:
-            for key, state in states.items():
-                if state is not None:
-                    self._restore_part(self.parts[key], state, exact_match)
-            self._start_fresh(absent)
+            for key, state in given.items():
+                self._restore_part(self.parts[key], state, exact_match)
+            self._start_fresh(fresh)
             complete = True
         finally:
             if not complete:
                 self._put_back(before)
-                self.waiting.clear()
-                self.waiting.update(waited)
+                self.pending.clear()
+                self.pending.update(pending)
+
+    def _check(self, given: Mapping[str, StateDict], exact_match: bool, expected: Collection[Scope]) -> None:
+        for key in given:
+            if key not in self.parts:
+                raise StateError(f"no part of the training state is called {key!r}; known: {', '.join(self.parts)}")
+            if self.parts[key].scope not in expected:
+                raise StateError(
+                    f"{key} says where a run stands, and parameters say what was learnt; leave it out, or load the "
+                    "model's file with DistributionalPPO.load(path) to go on with that run"
+                )
+        missing = [part.key for part in self.parts.values() if part.required and part.key not in given]
+        if exact_match and missing:
+            raise StateError(
+                f"{', '.join(missing)} missing from {sorted(given)}; give all of it, or exact_match=False to restore "
+                "what is there"
+            )
 
     def _restore_part(self, part: StatePart, state: StateDict, exact_match: bool) -> None:
         if not isinstance(state, Mapping):
@@ -181,7 +152,7 @@ class TrainingState:
         with unusable(part.key):
             if part.scope is Scope.RUN:
                 part.check(state)
-                self.waiting[part.key] = snapshot(state)  # type: ignore[assignment]
+                self.pending[part.key] = snapshot(state)  # type: ignore[assignment]
             elif exact_match or part.scope not in LEARNT or part.capture() is not None:
                 part.restore(snapshot(state))  # type: ignore[arg-type]
 
@@ -191,7 +162,7 @@ class TrainingState:
                 self.parts[key].restore(state)
 
     def _start_fresh(self, parts: Iterable[StatePart]) -> None:
-        fresh = [part for part in parts if part.scope is Scope.RUN or part.capture() is not None]
+        fresh = list(parts)
         for part in fresh:
             part.reset()
         if fresh:
@@ -201,10 +172,3 @@ class TrainingState:
                 "stopped",
                 ResumeWarning,
             )
-
-    def _reject_unknown(self, states: Iterable[str]) -> None:
-        for key in states:
-            if key not in self.parts:
-                nearest = difflib.get_close_matches(str(key), list(self.parts), n=1)
-                hint = f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(self.parts)}"
-                raise StateError(f"no part of the training state is called {key!r}; {hint}")

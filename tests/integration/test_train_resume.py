@@ -38,11 +38,11 @@ def resumed(text: str, trained: Path, tmp_path: Path) -> Any:
 
 
 CHANGES = {
-    "n_envs": ("n_envs: 2", "n_envs: 4", "n_envs=4 is asked for, and what is to go on was trained in 2 environments"),
+    "n_envs": ("n_envs: 2", "n_envs: 4", "n_envs=4 is asked for, and what is to go on was trained with 2"),
     "normalize": (
         "normalize: true",
         "normalize: false",
-        "environment.normalize=False (VecNormalize) is asked for, and what is to go on was trained with True",
+        "environment.normalize=False is asked for, and what is to go on was trained with True",
     ),
     "a setting": ("n_epochs: 1", "n_epochs: 2", "n_epochs=2 is asked for, and what is to go on was trained with 1"),
     "a schedule": (

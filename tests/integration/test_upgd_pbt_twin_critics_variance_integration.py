@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from gymnasium.wrappers import TransformReward
+from stable_baselines3.common.env_util import make_vec_env
 from torch import nn
 
 from rlcore import (
@@ -25,7 +27,6 @@ from rlcore.checkpoint import FORMAT_V2
 from rlcore.optim.noise import noise_to_signal
 from tests.support.gradients import gradient_of, watched
 from tests.support.members import EXPLORED, exploit, pair, population_of_two, report
-from tests.support.rewards import paying_millions
 from tests.support.schedulers import make_scheduler
 from tests.support.steps import TINY, all_finite, fill, logged, memory_of, scaler_of, tiny, train, unmoved, weights_of
 from tests.support.training import differing, make_envs, make_model, tensors_in
@@ -133,7 +134,9 @@ class TestUPGDWithTwinCritics:
     def test_twin_critics_numerical_stability_with_upgd(self) -> None:
         """Returns of millions change what neither critic said, and no weight by more than its steps allow."""
         settings = {**TINY, "learning_rate": 1e-3, "optimizer_kwargs": {"weight_decay": 0.0}}
-        model = make_model(paying_millions(), **settings)
+        millions = {"func": lambda reward: 1e6 * float(reward)}
+        envs = make_vec_env("CartPole-v1", 3, seed=0, wrapper_class=TransformReward, wrapper_kwargs=millions)
+        model = make_model(envs, **settings)
         latent = torch.randn(5, 8, generator=torch.Generator().manual_seed(1))
         said = model.policy.values.mean(model.policy.value_net(latent)).detach()
         before = weights_of(model)

@@ -82,8 +82,6 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path: Path, capsy
         ({"--population": "1"}, "population_size=1"),
         ({"--hyperparam": "lerning_rate=0.1:0.2"}, "did you mean 'learning_rate'"),
         ({"--hyperparam": "gamma=0.9"}, "is no range"),
-        ({"--updates": "-1"}, "--updates -1 trains nothing"),
-        ({"--updates": "0"}, "--updates 0 trains nothing"),
         ({"--env": "nowhere:X-v0"}, "--env nowhere:X-v0 cannot be made: "),
         ({"--folder": "/dev/null/x"}, "cannot be made a folder"),
     ],

@@ -18,8 +18,7 @@ from rlcore.checkpoint import save_container
 from rlcore.pbt import HyperparamConfig, PBTConfig
 from rlcore.pbt.hyperparams import check_interval, optimizer_steps_per_update
 from rlcore.pbt.population import Population
-from rlcore.pbt.workers import ProcessExecutor
-from tests.support.population_run import CONFIG, build, build_model
+from tests.support.population_run import CONFIG, build
 from tests.support.training import make_envs, make_model
 
 
@@ -45,22 +44,6 @@ class TestRefusals:
                 initial_hyperparams=start,
             )
         assert not (tmp_path / "new").exists()
-
-    def test_ranges_that_meet_where_no_model_can_be_are_refused_wherever_the_members_start(
-        self, tmp_path: Path
-    ) -> None:
-        ranges = [
-            HyperparamConfig("kl_penalty_coef", min_value=0.01, max_value=0.1),
-            HyperparamConfig("kl_penalty_min_coef", min_value=0.001, max_value=0.05),
-        ]
-        config = PBTConfig(population_size=2, hyperparams=ranges)
-        start = [{"kl_penalty_coef": 0.06, "kl_penalty_min_coef": 0.005}] * 2
-
-        def make(_: Mapping[str, Any], seed: int) -> DistributionalPPO:
-            return make_model(seed=seed, kl_penalty_target=0.01)
-
-        with pytest.raises(SettingError, match=r"kl_penalty_coef=0\.01 does not lie between kl_penalty_min_coef=0\.05"):
-            Population(make, config, folder=tmp_path, initial_hyperparams=start)
 
     def test_another_environment_than_the_folder_was_begun_with(self, tmp_path: Path) -> None:
         build(tmp_path).train(1)
@@ -118,16 +101,6 @@ class TestRefusals:
         save_container(path, {"format_version": "model_v1"})
         with pytest.raises(CheckpointError, match="is no state of a population"):
             build(tmp_path)
-
-    def test_an_executor_that_is_none(self, tmp_path: Path) -> None:
-        with pytest.raises(SettingError, match=r"executor='processes' is no executor; give rlcore\.ProcessExecutor"):
-            Population(build_model, PBTConfig(**CONFIG), folder=tmp_path, executor="processes")  # type: ignore[arg-type]
-        with pytest.raises(SettingError, match=r"executor=<class .*ProcessExecutor'> is no executor"):
-            Population(build_model, PBTConfig(**CONFIG), folder=tmp_path, executor=ProcessExecutor)  # type: ignore[arg-type]
-
-    def test_a_metric_that_nothing_measures(self, tmp_path: Path) -> None:
-        with pytest.raises(SettingError, match="metric_name='eval/reward' only names"):
-            build(tmp_path, metric_name="eval/reward")
 
 
 class TestAnotherRunThanTheFolders:
@@ -213,5 +186,5 @@ class TestInterval:
     ) -> None:
         ranges = [HyperparamConfig("n_epochs", min_value=1, max_value=4)]
         config = PBTConfig(population_size=2, perturbation_interval=2, hyperparams=ranges, seed=seed)
-        with pytest.raises(SettingError, match=r"2 updates of 2 .*vgs_warmup_steps=4.* counted at n_epochs=1"):
+        with pytest.raises(SettingError, match=r"2 updates of 2 .*vgs_warmup_steps=4"):
             Population(lambda _, own: make_model(make_envs(), seed=own, vgs_warmup_steps=4), config, folder=tmp_path)

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from rlcore import DistributionalPPO, ResumeWarning, SettingError
 from rlcore.errors import CallOrderError, WorkerError
@@ -25,7 +24,6 @@ from rlcore.pbt.cli import run
 from rlcore.pbt.exploit import mean_episode_return
 from rlcore.pbt.population import member_seed
 from rlcore.pbt.workers import Executor, InlineExecutor, ProcessExecutor
-from rlcore.run import train
 from tests.support.population_on_workers import FromFiles, LastFirst, build, build_model, contents, trained_inline
 from tests.support.population_run import UPDATES
 from tests.support.processes import is_running, wait_until
@@ -322,15 +320,6 @@ RUN = "environment: {id: CartPole-v1}\ntotal_timesteps: 64\n"
     ("command", "words"),
     [
         (lambda: run(["--env", "CartPole-v1", "--folder", "p", "--jobs", "2"]), "--jobs 2 needs --executor processes"),
-        (lambda: run(["--env", "CartPole-v1", "--folder", "s3://a/b"]), "folder=s3://a/b is a URL.* Ray Tune"),
-        (
-            lambda: CliRunner().invoke(train.app, ["run.yaml", "--output", "s3://a/model.zip"]),
-            "--output s3://a/model.zip is a URL",
-        ),
-        (
-            lambda: CliRunner().invoke(train.app, ["run.yaml", "--executor", "processes"]),
-            "--executor processes trains the members of a population",
-        ),
     ],
 )
 def test_options_that_cannot_be_used_are_one_line(

@@ -31,7 +31,7 @@ from rlcore import (
     set_hyperparameters,
 )
 from rlcore.pbt.exploit import OPTIMIZER_STRATEGIES
-from rlcore.ppo.adapted_state import SCALER_SETTINGS
+from rlcore.ppo.saving import SCALER_SETTINGS
 from rlcore.state.generators import apply_generators, capture_generators
 from rlcore.state.registry import LEARNT, Scope
 from tests.support.configurations import CONFIGURATIONS, N_ENVS, ROLLOUT, configured_envs, trained_model

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from stable_baselines3.common.vec_env import VecEnv
 
-from rlcore import DistributionalPPO, VarianceGradientScaler
+from rlcore import DistributionalPPO
+from tests.support.steps import scaler_of
 from tests.support.training import differing, make_envs, make_model
 
 FIRST, MORE = 2000, 1000
@@ -19,11 +20,6 @@ AVERAGES = ("grad_mean_ema", "grad_var_ema", "grad_norm_ema", "grad_max_ema")
 
 def envs() -> VecEnv:
     return make_envs(n_envs=8)
-
-
-def scaler_of(model: DistributionalPPO) -> VarianceGradientScaler:
-    assert model.variance_gradient_scaler is not None
-    return model.variance_gradient_scaler
 
 
 def averages(model: DistributionalPPO) -> dict[str, float | None]:

@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 from rlcore import DistributionalPPO, load_checkpoint, save_checkpoint
-from rlcore.ppo import adapted_state
+from rlcore.ppo import saving
 from rlcore.state.registry import LEARNT, Scope
 
 OPTIMIZER = "policy.optimizer"
@@ -37,7 +37,7 @@ def whole(model: DistributionalPPO) -> dict[str, Any]:
 def without_settings(state: dict[str, Any]) -> dict[str, Any]:
     """What was learnt, without the settings that its keepers note beside it and that stay each model's own."""
     optimizer, scaler = state[OPTIMIZER], state["vgs_state"]
-    own = {name.removeprefix("vgs_") for name in adapted_state.SCALER_SETTINGS}
+    own = {name.removeprefix("vgs_") for name in saving.SCALER_SETTINGS}
     statistics = scaler and {key: value for key, value in scaler.items() if key not in own}
     return {**state, OPTIMIZER: optimizer["state"], "vgs_state": statistics}
 

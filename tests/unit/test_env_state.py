@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -19,7 +18,6 @@ from stable_baselines3.common.vec_env import (
     SubprocVecEnv,
     VecCheckNan,
     VecEnv,
-    VecEnvWrapper,
     VecFrameStack,
     VecMonitor,
     VecNormalize,
@@ -47,6 +45,7 @@ from tests.support.environments import (
     run_vec,
     through_file,
 )
+from tests.support.space_cases import Echo
 
 
 def make_full(env_id: str = "CartPole-v1", seed: int | None = 5) -> VecNormalize:
@@ -122,50 +121,28 @@ def test_worker_processes_continue_bit_exactly_and_survive_a_refused_state() -> 
         workers.close()
 
     assert bits_of_state(again) == bits_of_state(state)
-    for action, (observation, reward, done, _) in zip(actions[20:], seen, strict=True):
-        expected = local.step(np.stack([action] * 2))
-        np.testing.assert_array_equal(observation, expected[0])
-        np.testing.assert_array_equal(reward, expected[1])
-        np.testing.assert_array_equal(done, expected[2])
+    expected = [local.step(np.stack([action] * 2)) for action in actions[20:]]
+    assert bits([each[0] for each in seen]) == bits([each[0] for each in expected])
 
 
-class Offset(VecEnvWrapper):
+class Remembering(VecCheckNan):
     """A VecEnvWrapper that answers for itself."""
 
-    offset = 0.0
-
-    def reset(self) -> Any:
-        return self.venv.reset()
-
-    def step_wait(self) -> Any:
-        observation, reward, done, info = self.venv.step_wait()
-        self.offset += 1.0
-        return observation, reward + self.offset, done, info
+    value = 0.0
 
     def get_state(self) -> StateDict:
-        return {"offset": self.offset}
+        return {"value": self.value}
 
     def set_state(self, state: StateDict) -> None:
-        if not isinstance(state.get("offset"), float):
-            raise StateError("offset must be a float")
-        self.offset = state["offset"]  # type: ignore[assignment]
+        self.value = state["value"]  # type: ignore[assignment]
 
 
 def test_a_vec_wrapper_that_answers_for_itself_is_asked() -> None:
-    env, fresh = Offset(make_vec()), Offset(make_vec())
+    env, fresh = Remembering(make_vec()), Remembering(make_vec())
     env.reset()
-    run_vec(env, [0, 1])
-
+    env.value = 2.5
     restore_env_state(fresh, through_file(capture_env_state(env)))
-
-    assert run_vec(fresh, [0, 1]) == run_vec(env, [0, 1])
-
-
-class Impostor(gym.Wrapper[Any, Any, Any, Any]):
-    """Bears the name of what it is not."""
-
-    def __str__(self) -> str:
-        return "<ResumableEnv<CartPole>>"
+    assert fresh.value == 2.5
 
 
 class Foreign(VecEnv):
@@ -190,7 +167,6 @@ OUTERMOST = "environment 0: ResumableEnv is not its outermost wrapper.*wrapper_c
         (lambda: DummyVecEnv([CartPoleEnv]), OUTERMOST),
         (lambda: DummyVecEnv([lambda: Silent(make("CartPole-v1"))]), OUTERMOST),
         (lambda: DummyVecEnv([Custom]), OUTERMOST),
-        (lambda: DummyVecEnv([lambda: Impostor(CartPoleEnv())]), OUTERMOST),
         (
             lambda: DummyVecEnv([lambda: make("CartPole-v1"), lambda: Monitor(ResumableEnv(Custom()))]),
             OUTERMOST.replace("0", "1"),
@@ -198,15 +174,11 @@ OUTERMOST = "environment 0: ResumableEnv is not its outermost wrapper.*wrapper_c
         (lambda: VecFrameStack(make_vec(), 2), "VecFrameStack cannot give its state; implement get_state"),
         (lambda: VecNormalize(Foreign()), "Foreign cannot give the state .*use DummyVecEnv or SubprocVecEnv"),
     ],
-    ids=["gym.make", "no wrapper", "outside", "bare", "impostor", "Monitor outside", "frame stack", "vec env"],
+    ids=["gym.make", "no wrapper", "outside", "bare", "Monitor outside", "frame stack", "vec env"],
 )
 def test_what_cannot_give_its_state_is_named(build: Callable[[], VecEnv], message: str) -> None:
     env = build()
-
-    reason = unsupported_reason(env)
-
-    assert reason is not None
-    assert re.search(message, reason), reason
+    assert re.search(message, unsupported_reason(env) or "")
     assert capture_env_state(env) is None
     with pytest.raises(StateError, match="cannot be restored into this environment"):
         restore_env_state(env, through_file(capture_env_state(make_vec())))
@@ -252,22 +224,11 @@ def test_a_state_fits_an_environment_made_with_the_same_arguments_however_it_is_
 # -- the statistics of VecNormalize -------------------------------------------------------------------------------
 
 
-class Pictures(gym.Env[Any, Any]):
-    observation_space = spaces.Dict({"a": spaces.Box(-9, 9, (2,)), "b": spaces.Box(-9, 9, (3, 2))})
-    action_space = spaces.Discrete(2)
+NAMED = spaces.Dict({"a": spaces.Box(-9, 9, (2,)), "b": spaces.Box(-9, 9, (3, 2))})
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed, options=options)
-        return self._observation(), {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        return self._observation(), float(self.np_random.normal()) + float(action), False, False, {}
-
-    def _observation(self) -> dict[str, Any]:
-        return {
-            key: self.np_random.normal(size=space.shape).astype(np.float32)
-            for key, space in self.observation_space.items()
-        }
+def named() -> VecNormalize:
+    return VecNormalize(DummyVecEnv([lambda: Echo(NAMED, spaces.Discrete(2))] * 2))
 
 
 def statistics_of(env: VecNormalize) -> Any:
@@ -282,9 +243,7 @@ def stacked() -> VecNormalize:
     return VecNormalize(VecNormalize(make_vec(), norm_reward=False), norm_obs=False)
 
 
-@pytest.mark.parametrize(
-    "build", [lambda: VecNormalize(DummyVecEnv([Pictures] * 2)), lambda: VecNormalize(make_vec()), stacked]
-)
+@pytest.mark.parametrize("build", [named, lambda: VecNormalize(make_vec()), stacked])
 def test_statistics_come_back_exactly_and_do_not_follow_the_environment(build: Callable[[], VecNormalize]) -> None:
     env, fresh = build(), build()
     env.seed(1)
@@ -324,7 +283,7 @@ NORMALIZER_BAD: list[tuple[list[str | int], Any, str]] = [
 
 @pytest.mark.parametrize(("path", "value", "message"), NORMALIZER_BAD, ids=lambda value: repr(value)[:40])
 def test_statistics_that_do_not_fit_change_nothing(path: list[str | int], value: Any, message: str) -> None:
-    env, other = (VecNormalize(DummyVecEnv([Pictures] * 2)) for _ in range(2))
+    env, other = (named() for _ in range(2))
     env.reset()
     other.reset()
     before = bits_of_state(capture_normalizer(env))

@@ -49,17 +49,17 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "few epochs within the warm-up": (
         run(between("n_epochs", 1, 9), n_epochs=None, vgs_warmup_steps=4),
         "perturbation_interval",
-        "2 updates of 2 .*vgs_warmup_steps=4.*counted at n_epochs=1",
+        "2 updates of 2 .*vgs_warmup_steps=4",
     ),
     "large minibatches within the warm-up": (
         run({"name": "batch_size", "values": [16, 48, 24]}, batch_size=None, vgs_warmup_steps=4),
         "perturbation_interval",
-        "2 updates of 2 .*counted at batch_size=48",
+        "2 updates of 2 ",
     ),
     "a long warm-up": (
         run(GAMMA, between("vgs_warmup_steps", 2, 8), vgs_warmup_steps=None),
         "perturbation_interval",
-        "2 updates of 4 .*counted at vgs_warmup_steps=8",
+        "2 updates of 4 ",
     ),
     "a misspelt entry": (run(GAMMA, {"name": "ent_coef", "minvalue": 0.9}), "minvalue", "did you mean 'min_value'"),
     "an entry that cannot be": (

@@ -11,7 +11,7 @@ from rlcore import PPOSettings
 from rlverify import fault, healthy, unclaimed
 
 
-@fault("bug-08-closures-saved", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="11f75e866536a9e4")
+@fault("bug-08-closures-saved", target="rlcore.ppo.saving:SavablePPO.__getstate__", pins="3da386a47f42df1d")
 def closures_saved(self: Any) -> dict[str, Any]:
     """Save schedules as closures over the model instead of the settings they were made from."""
     content: dict[str, Any] = healthy("bug-08-closures-saved")(self)
@@ -22,7 +22,7 @@ def closures_saved(self: Any) -> dict[str, Any]:
     return {**content, "settings": {**content["settings"], **closures}}
 
 
-@fault("bug-08-fix-saves-defaults", target="rlcore.ppo.model_file:ModelFile.__getstate__", pins="11f75e866536a9e4")
+@fault("bug-08-fix-saves-defaults", target="rlcore.ppo.saving:SavablePPO.__getstate__", pins="3da386a47f42df1d")
 def fix_saves_defaults(self: Any) -> dict[str, Any]:
     """Leave out the settings in the closures, so that the second phase uses the defaults."""
     content: dict[str, Any] = healthy("bug-08-fix-saves-defaults")(self)

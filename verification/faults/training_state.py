@@ -10,8 +10,6 @@ import torch
 
 from rlcore import ResumeWarning
 from rlcore.checkpoint import FORMAT_V1, Checkpoint
-from rlcore.checkpoint.refusal import PathOrFile
-from rlcore.ppo import state_parts
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.state.registry import LEARNT, Scope, StatePart
 from rlcore.state.tree import Rule, fit
@@ -38,33 +36,36 @@ def scaler_state_not_saved(self: Any) -> list[StatePart]:
 def state_among_the_parameters(self: Any) -> list[StatePart]:
     """Put the scaler's state into get_parameters() and set_parameters(). A missing state resets nothing."""
     parts: list[StatePart] = healthy("bug-10-fix-state-among-the-parameters")(self)
-    scaler = state_parts.ScalerState(self)
-    taken = StatePart("vgs_state", Scope.LEARNER, scaler.capture, scaler.restore)
-    return [taken if part.key == "vgs_state" else part for part in parts]
+    return [
+        StatePart(part.key, part.scope, part.capture, part.restore) if part.key == "vgs_state" else part
+        for part in parts
+    ]
 
 
 @fault(
     "bug-10-fix-errors-are-logged",
-    target="rlcore.ppo.state_parts:ScalerState.restore",
-    pins="647cd32dd82145ff",
+    target="rlcore.ppo.state_parts:restore_scaler",
+    pins="e72cd2b7b8b39f4e",
 )
-def errors_are_logged(self: Any, state: StateDict) -> None:
+def errors_are_logged(model: Any, state: StateDict) -> None:
     """Restore the state, and turn every error into a warning: the rest is restored without it."""
     try:
-        healthy("bug-10-fix-errors-are-logged")(self, state)
+        healthy("bug-10-fix-errors-are-logged")(model, state)
     except Exception as error:  # noqa: BLE001  # as the document has it
         warnings.warn(f"Failed to restore VGS state: {error}", ResumeWarning, stacklevel=2)
 
 
 @fault(
     "bug-10-state-not-in-the-archive",
-    target="rlcore.ppo.model_file:save_container",
-    pins="75891093d7a949a6",
+    target="rlcore.ppo.saving:write_model_file",
+    pins="9a7bb7220a33d07e",
 )
-def state_not_in_the_archive(path_or_file: PathOrFile, payload: StateDict) -> None:
+def state_not_in_the_archive(
+    path: Any, model: Any, algorithm: str, settings: StateDict, state: StateDict, **more: Any
+) -> None:
     """Leave the scaler's statistics out of the file of save(), but not out of a pickle."""
-    state: Any = payload["state"]
-    healthy("bug-10-state-not-in-the-archive")(path_or_file, {**payload, "state": {**state, "vgs_state": None}})
+    write = healthy("bug-10-state-not-in-the-archive")
+    write(path, model, algorithm, settings, {**state, "vgs_state": None}, **more)
 
 
 @fault(
@@ -93,7 +94,7 @@ def a_list_of_its_own(self: Any, include_optimizer: bool = True) -> dict[str, An
 @fault(
     "mon-21-lost-without-a-word",
     target="rlcore.state.registry:TrainingState._start_fresh",
-    pins="5400b51521149f7c",
+    pins="e143c3ab03408166",
 )
 def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa: ARG001
     """Start missing parts of a restored state fresh, without a warning."""
@@ -105,7 +106,7 @@ def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa:
 @fault(
     "fnd-56-told-when-all-is-changed",
     target="rlcore.state.registry:TrainingState.restore",
-    pins="88fadcd8bd714331",
+    pins="7767de89faee6e27",
 )
 def told_when_all_is_changed(
     self: Any,
@@ -119,13 +120,14 @@ def told_when_all_is_changed(
     given = {**kept, **{key: state for key, state in states.items() if state is not None}}
     healthy("fnd-56-told-when-all-is-changed")(self, given, exact_match=exact_match, expected=expected)
     if exact_match:
-        self._start_fresh(self.parts[key] for key in kept if states.get(key) is None)
+        lost = [key for key, state in kept.items() if state is not None and states.get(key) is None]
+        self._start_fresh(self.parts[key] for key in lost)
 
 
 @unclaimed(
     "failed-update-left-as-it-is",
     target="rlcore.ppo.algorithm:DistributionalPPO.train",
-    pins="9cef4b9e552f0f78",
+    pins="7e07064ed4cab5c9",
 )
 def failed_update_left_as_it_is(self: Any) -> None:
     """Keep the steps of an update that fails."""
@@ -135,10 +137,10 @@ def failed_update_left_as_it_is(self: Any) -> None:
 
 @fault(
     "fnd-36-normalizer-stays-behind",
-    target="rlcore.ppo.state_parts:NormalizerState.restore",
-    pins="5d7b2249c25e7b7e",
+    target="rlcore.ppo.state_parts:restore_normalizer",
+    pins="1231542bdc57d75e",
 )
-def normalizer_stays_behind(self: Any, state: StateDict) -> None:
+def normalizer_stays_behind(model: Any, state: StateDict) -> None:
     """Restore weights without the normaliser's statistics."""
 
 
@@ -151,7 +153,7 @@ def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:
     """Keep the parts restored before one is refused."""
 
 
-@unclaimed("settings-of-the-source", target="rlcore.ppo.adapted_state:under_settings", pins="f4fd22b8ca3e6b9e")
+@unclaimed("settings-of-the-source", target="rlcore.ppo.saving:under_settings", pins="bbbeb17a870f5a9f")
 def settings_of_the_source(
     model: DistributionalPPO,  # noqa: ARG001
     state: Mapping[str, Any],
@@ -171,7 +173,7 @@ def third_format_accepted(payload: StateDict) -> Checkpoint:
     return checkpoint
 
 
-@fault("fnd-69-any-weight-is-taken", target="rlcore.ppo.weights:fit", pins="8766db118b33aacd")
+@fault("fnd-69-any-weight-is-taken", target="rlcore.ppo.state_parts:fit", pins="8766db118b33aacd")
 def any_weight_is_taken(saved: Any, like: Any, where: str, rules: Any) -> Any:
     """Check names, shapes and types of weights, but not their values."""
     return fit(saved, like, where, {name: Rule(finite=False) for name in like} | dict(rules))

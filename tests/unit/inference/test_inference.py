@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +21,43 @@ from rlcore import (
     save_checkpoint,
 )
 from rlcore.checkpoint import load_container, save_container
-from rlcore.ppo import construction
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
-from tests.support.acting import RAW, STARTS, STEPS, expected_actions
 from tests.support.environments import Parts, edit
 from tests.support.space_cases import Echo
 from tests.support.training import SMALL, make_envs, make_model
 
-ROOT = Path(__file__).parents[3]
+STEPS = 40
+STARTS = np.arange(STEPS) % 15 == 0
+RAW = np.random.default_rng(0).normal([1.0, -20.0, 300.0], [0.1, 5.0, 40.0], (STEPS, 3)).astype(np.float32)
+"""Observations on scales that a policy behind VecNormalize would take for something else."""
+
+
+def expected_actions(model: DistributionalPPO, observations: Any, starts: Any = STARTS) -> Any:
+    """What the model itself does, behind its own normaliser."""
+    actions, state = [], None
+    normalizer = model.get_vec_normalize_env()
+    for observation, start in zip(observations, starts, strict=True):
+        seen = observation if normalizer is None else normalizer.normalize_obs(observation)
+        action, state = model.predict(seen, state, np.atleast_1d(start), deterministic=True)
+        actions.append(action)
+    return np.stack(actions)
+
+
+@pytest.fixture(scope="module")
+def model() -> DistributionalPPO:
+    """A model of Pendulum whose normaliser has statistics that matter."""
+    trained = make_model(make_envs("Pendulum-v1", normalize=True))
+    trained.learn(48)
+    statistics = trained.get_vec_normalize_env().obs_rms  # type: ignore[union-attr]
+    statistics.mean, statistics.var = np.array([1.0, -19.0, 290.0]), np.array([0.02, 30.0, 1500.0])
+    return trained
+
+
+@pytest.fixture(scope="module")
+def file(model: DistributionalPPO, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("inference") / "model.zip"
+    model.save(path)
+    return path
 
 
 def test_a_sequence_gets_the_models_own_actions(model: DistributionalPPO, file: Path) -> None:
@@ -54,18 +80,6 @@ def test_environments_side_by_side_get_the_actions_of_each_alone(file: Path) -> 
     assert actions.shape == (STEPS, 2, 1)
     np.testing.assert_allclose(actions[:, 0], infer_signals(file, RAW, STARTS), atol=1e-8)
     np.testing.assert_allclose(actions[:, 1], infer_signals(file, RAW[::-1], STARTS[::-1]), atol=1e-8)
-
-
-def test_a_fresh_process_gives_the_same_actions(model: DistributionalPPO, file: Path, tmp_path: Path) -> None:
-    np.savez(tmp_path / "given.npz", observations=RAW, starts=STARTS)
-    script = (
-        "import sys, numpy, torch; from rlcore import infer_signals; torch.set_num_threads(1)\n"
-        "given = numpy.load(sys.argv[2])\n"
-        "numpy.save(sys.argv[3], infer_signals(sys.argv[1], given['observations'], given['starts']))"
-    )
-    command = [sys.executable, "-W", "error", "-c", script, file, tmp_path / "given.npz", tmp_path / "actions.npy"]
-    subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    np.testing.assert_array_equal(np.load(tmp_path / "actions.npy"), expected_actions(model, RAW))
 
 
 def test_discrete_actions_without_a_normaliser_are_the_models_own(tmp_path: Path) -> None:
@@ -111,12 +125,7 @@ def test_statistics_without_the_wrappers_settings_take_its_defaults(
     np.testing.assert_array_equal(infer_signals(tmp_path / "older.zip", RAW, STARTS), expected_actions(model, RAW))
 
 
-def test_loading_and_acting_leave_the_generators_alone_and_build_nothing_for_training(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("make_buffer", "make_scaler"):
-        monkeypatch.delattr(construction, name)
-    monkeypatch.delattr(DistributionalPPO, "_setup_model")
+def test_loading_and_acting_leave_the_generators_alone(file: Path) -> None:
     torch.manual_seed(5)
     np.random.seed(5)
     expected = (torch.rand(3), np.random.rand())
@@ -193,37 +202,10 @@ def test_images_may_have_their_channels_first_or_last(named: bool, tmp_path: Pat
         np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-class Payload:
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (self.marker,)
-
-
-def test_a_file_that_would_run_code_is_refused_and_nothing_runs(tmp_path: Path) -> None:
-    marker = tmp_path / "marker"
-    for content in ({"format_version": "model_v1", "settings": Payload(marker)}, Payload(marker)):
-        torch.save(content, tmp_path / "x.pt")
-        with pytest.raises(CheckpointError, match="could run code"):
-            load_policy(tmp_path / "x.pt")
-    assert not marker.exists()
-    torch.load(tmp_path / "x.pt", weights_only=False)
-    assert marker.exists(), "the payload is real"
-
-
-def test_a_damaged_or_missing_or_foreign_file_is_one_error_with_its_name(
-    model: DistributionalPPO, file: Path, tmp_path: Path
-) -> None:
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    (tmp_path / "damaged.zip").write_bytes(content)
+def test_a_checkpoint_is_refused_with_what_to_do(model: DistributionalPPO, tmp_path: Path) -> None:
     save_checkpoint(tmp_path / "v2.pt", model.get_parameters(), step=48, performance=0.0)
-    (tmp_path / "text.zip").write_text("text")
-    cases = {"damaged": "digest", "missing": "cannot be read", "v2.pt": r"set_parameters\(path\)", "text": "truncated"}
-    for name, words in cases.items():
-        with pytest.raises(CheckpointError, match=f"{name}.*: .*{words}"):
-            load_policy(tmp_path / name)
+    with pytest.raises(CheckpointError, match=r"v2\.pt: .*set_parameters\(path\)"):
+        load_policy(tmp_path / "v2.pt")
 
 
 def test_without_a_digest_a_warning_or_a_refusal(file: Path, tmp_path: Path) -> None:

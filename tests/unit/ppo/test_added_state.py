@@ -10,7 +10,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from rlcore import DistributionalPPO
 from rlcore.state.registry import LEARNT, Scope, StatePart
-from tests.support.training import differing, make_envs, make_model
+from tests.support.training import make_envs
 
 
 class Counting(DistributionalPPO):
@@ -66,22 +66,3 @@ def test_parameters_hold_it_if_it_was_learnt_and_only_then(
     model.save(tmp_path / "model.zip")
     other.set_parameters(tmp_path / "model.zip")
     assert other.steps == (7 if scope in LEARNT else 0)
-
-
-def test_an_optional_part_that_is_none_and_unknown_here_is_nothing_to_restore() -> None:
-    model = make_model()
-    before = model.get_parameters()
-    model.set_parameters({**before, "kl_penalty_state": None})
-    assert differing(before, model.get_parameters()) == []
-
-
-def test_what_is_learnt_is_taken_over_and_settings_are_not() -> None:
-    giver = make_model(vgs_alpha=1.0, vgs_warmup_steps=1, optimizer_kwargs={"sigma": 0.5})
-    taker = make_model(vgs_alpha=0.25, vgs_warmup_steps=2, optimizer_kwargs={"sigma": 0.125})
-    giver.learn(96)
-    taker.set_parameters(giver.get_parameters())
-    scaler = taker.variance_gradient_scaler
-    assert scaler is not None
-    assert (scaler.step_count, scaler.settings.alpha, scaler.settings.warmup_steps) == (8, 0.25, 2)
-    assert {group["sigma"] for group in taker.policy.optimizer.param_groups} == {0.125}
-    assert len(taker.policy.optimizer.state) == len(list(taker.policy.parameters()))

@@ -192,20 +192,6 @@ def test_what_another_optimizer_measures_in_its_groups_is_of_the_file(tmp_path: 
     assert [(g["growth"], g["measured"]) for g in loaded.policy.optimizer.param_groups] == [(2.0, 4.0)] * 2
 
 
-def test_a_cast_of_weights_and_moments_is_one_warning(models: dict[str, DistributionalPPO], tmp_path: Path) -> None:
-    models["adam"].save(tmp_path / "double.zip")
-    content: Any = load_container(tmp_path / "double.zip")
-    state = content["state"]
-    state["policy"] = {name: tensor.double() for name, tensor in state["policy"].items()}
-    for entry in state["policy.optimizer"]["state"].values():
-        entry["exp_avg"] = entry["exp_avg"].double()
-    save_container(tmp_path / "double.zip", content)
-    said = r"40 tensors hold torch\.float64, .*torch\.float32: they are cast"
-    with pytest.warns(ResumeWarning, match=said) as caught:
-        DistributionalPPO.load(tmp_path / "double.zip", device="cpu")
-    assert len(caught) == 1
-
-
 @pytest.mark.parametrize("value", [None, float("nan")], ids=str)
 def test_a_file_with_it_is_named(value: Any, models: dict[str, DistributionalPPO], tmp_path: Path) -> None:
     path = edited(models["adam"], tmp_path, replaced("step", value))

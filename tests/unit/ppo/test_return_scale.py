@@ -13,7 +13,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnvWrapper, VecNormalize
 
-from rlcore import DistributionalPPO, NonFiniteReturnError, ResumeWarning, StateError
+from rlcore import DistributionalPPO, NonFiniteReturnError, StateError
 from rlcore.ppo.returns import MeasuredReturnScale
 from tests.support.training import differing, make_envs, make_model
 
@@ -230,154 +230,6 @@ def test_a_run_cut_in_a_rollout_resumes_across_the_next_update(return_scale: str
     assert differing(whole.get_parameters(), resumed.get_parameters()) == []
 
 
-@pytest.mark.parametrize("exact_match", [True, False])
-def test_a_model_in_raw_units_takes_over_the_values_of_one_with_a_scale(exact_match: bool) -> None:
-    giver, taker = make_model(), make_model(return_scale=None, seed=3)
-    giver.learn(96)
-    given = giver.get_parameters()
-    kept = copy.deepcopy(given)
-    taker.set_parameters(given, exact_match=exact_match)
-    assert torch.allclose(raw_values(taker), raw_values(giver), rtol=1e-5, atol=1e-4)
-    assert differing(given, kept) == []
-    assert taker.get_parameters()["return_scale_state"] is None
-
-
-def test_a_model_with_a_scale_takes_over_the_values_of_one_in_raw_units() -> None:
-    giver, taker = make_model(return_scale=None), make_model(seed=3)
-    for model in (giver, taker):
-        model.learn(96)
-    with pytest.warns(ResumeWarning, match="return_scale_state: it starts fresh"):
-        taker.set_parameters(giver.get_parameters())
-    assert torch.equal(raw_values(taker), raw_values(giver))
-
-
-def test_a_model_that_keeps_its_scale_takes_over_the_values_of_one_in_raw_units() -> None:
-    giver, taker = make_model(return_scale=None), make_model(seed=3)
-    for model in (giver, taker):
-        model.learn(96)
-    kept = taker.value_scale.state_dict()
-    given = giver.get_parameters()
-    taker.set_parameters(given, exact_match=False)
-    assert torch.allclose(raw_values(taker), raw_values(giver), rtol=1e-5, atol=1e-4)
-    assert taker.value_scale.state_dict() == kept != make_model().value_scale.state_dict()
-    assert differing(given, giver.get_parameters()) == []
-
-
-def output_utilities(model: DistributionalPPO) -> list[torch.Tensor]:
-    """Of the output layer of every critic, weight and bias."""
-    layers = model.policy.value_net.output_layers()
-    return [model.policy.optimizer.state[each]["utility"] for layer in layers for each in layer.parameters()]
-
-
-@pytest.mark.parametrize("optimizer_class", ["upgd", "adaptive_upgd"])
-@pytest.mark.parametrize("scaled_one_gives", [True, False])
-def test_converted_critics_bring_utilities_of_their_new_weights_and_all_else_as_it_was(
-    optimizer_class: str, scaled_one_gives: bool
-) -> None:
-    scaled_one, raw_one = (
-        make_model(return_scale=rule, optimizer_class=optimizer_class) for rule in ("zero_lag", None)
-    )
-    giver, taker = (scaled_one, raw_one) if scaled_one_gives else (raw_one, scaled_one)
-    for model in (scaled_one, giver):
-        model.learn(96)
-    std = scaled_one.value_scale.snapshot.std
-    factor = std if scaled_one_gives else 1 / std
-    assert abs(factor - 1) > 0.5
-    given = giver.get_parameters()
-    kept = copy.deepcopy(given)
-    taker.set_parameters(given, exact_match=False)
-    for before, after in zip(output_utilities(giver), output_utilities(taker), strict=True):
-        torch.testing.assert_close(after, factor * before)
-    assert differing(given, kept) == []
-    converted = taker.get_parameters()["policy.optimizer"]["state"]
-    outputs = len(output_utilities(giver))
-    assert len(differing(given["policy.optimizer"]["state"], converted)) == outputs
-
-
-def test_moments_come_along_as_they_are_where_critics_are_converted() -> None:
-    giver, taker = (make_model(return_scale=rule, optimizer_class="adam") for rule in ("zero_lag", None))
-    giver.learn(96)
-    given = giver.get_parameters()
-    taker.set_parameters(given, exact_match=False)
-    assert differing(given["policy.optimizer"]["state"], taker.get_parameters()["policy.optimizer"]["state"]) == []
-
-
-def test_critics_are_converted_where_the_optimizer_is_left_out() -> None:
-    giver, taker = make_model(), make_model(return_scale=None, seed=3)
-    giver.learn(96)
-    taker.set_parameters(giver.get_parameters(include_optimizer=False), exact_match=False)
-    assert torch.allclose(raw_values(taker), raw_values(giver), rtol=1e-5, atol=1e-4)
-
-
-def test_a_state_of_another_optimizer_is_refused_before_critics_are_converted() -> None:
-    giver, taker = make_model(optimizer_class="adam"), make_model(return_scale=None, optimizer_class="upgd")
-    giver.learn(96)
-    before = taker.get_parameters()
-    with pytest.raises(StateError, match="not the state of a UPGD"):
-        taker.set_parameters(giver.get_parameters(), exact_match=False)
-    assert differing(before, taker.get_parameters()) == []
-
-
-@pytest.mark.parametrize("damaged", ["int64", "complex64", "bool"])
-def test_utilities_that_are_none_are_refused_where_critics_are_converted(damaged: str) -> None:
-    giver, taker = make_model(optimizer_class="upgd"), make_model(return_scale=None, optimizer_class="upgd")
-    giver.learn(48)
-    given, before = giver.get_parameters(), taker.get_parameters()
-    for entries in given["policy.optimizer"]["state"].values():
-        entries["utility"] = entries["utility"].to(getattr(torch, damaged))
-    with pytest.raises(
-        StateError, match=rf"'utility'\] must be a tensor of torch\.float32.* a tensor of torch\.{damaged}"
-    ):
-        taker.set_parameters(given)
-    assert differing(before, taker.get_parameters()) == []
-
-
-def test_utilities_in_half_precision_are_converted_in_that_of_the_state() -> None:
-    giver, taker = make_model(optimizer_class="upgd"), make_model(return_scale=None, optimizer_class="upgd")
-    giver.learn(48)
-    given = giver.get_parameters()
-    state = given["policy.optimizer"]["state"]
-    for entries in state.values():
-        entries["utility"] = torch.full_like(entries["utility"], 6e4).half()
-    with pytest.warns(ResumeWarning, match=r"16 tensors hold torch\.float16"):
-        taker.set_parameters(given)
-    expected = giver.value_scale.snapshot.std * torch.tensor(6e4).half().float()
-    for utility in output_utilities(taker):
-        torch.testing.assert_close(utility, expected.expand_as(utility))
-
-
-def test_moments_of_other_groups_are_refused_before_critics_are_converted() -> None:
-    giver, taker = make_model(return_scale=None), make_model()
-    giver.learn(96)
-    given = giver.get_parameters()
-    given["policy.optimizer"]["param_groups"].pop()
-    before = taker.get_parameters()
-    with pytest.raises(StateError, match=r"policy\.optimizer has groups of"):
-        taker.set_parameters(given, exact_match=False)
-    assert differing(before, taker.get_parameters()) == []
-
-
-def test_moments_that_do_not_suffice_start_fresh_where_critics_are_converted() -> None:
-    giver = make_model(return_scale=None, optimizer_class="adam")
-    taker = make_model(optimizer_class="adam", optimizer_kwargs={"amsgrad": True})
-    for model in (giver, taker):
-        model.learn(48)
-    with pytest.warns(ResumeWarning, match="starts fresh"):
-        taker.set_parameters(giver.get_parameters(), exact_match=False)
-    assert taker.policy.optimizer.state_dict()["state"] == {}
-    taker.learn(48, reset_num_timesteps=False)
-
-
-@pytest.mark.parametrize("return_scale", [None, "snapshot"])
-def test_another_rule_asked_for_on_loading_keeps_the_values(return_scale: Any, tmp_path: Path) -> None:
-    model = make_model()
-    model.learn(96)
-    model.save(tmp_path / "model.zip")
-    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu", return_scale=return_scale)
-    assert torch.allclose(raw_values(loaded), raw_values(model), rtol=1e-5, atol=1e-4)
-    loaded.learn(48, reset_num_timesteps=False)
-
-
 def test_a_damaged_state_is_refused_whole_by_every_kind_of_model() -> None:
     giver = make_model()
     giver.learn(48)
@@ -386,7 +238,7 @@ def test_a_damaged_state_is_refused_whole_by_every_kind_of_model() -> None:
     unfitting = {**state, "policy": {**state["policy"], "value_net.heads.0.2.weight": torch.zeros(1)}}
     name = "value_net.heads.0.2.bias"
     incomplete = {**state, "policy": {key: tensor for key, tensor in state["policy"].items() if key != name}}
-    for model in (make_model(seed=3), make_model(return_scale=None, seed=3)):
+    for model in (make_model(seed=3),):
         before = scaled(model)
         for broken, words in (
             (incomplete, name),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
 from rlcore.errors import ResumeWarning, StateError
-from rlcore.state.registry import LEARNT, Scope, StatePart, TrainingState, snapshot
+from rlcore.state.registry import Scope, StatePart, TrainingState, snapshot
 
 
 class Piece:
@@ -35,14 +34,14 @@ class Piece:
 
 
 def registry(
-    waiting: dict[str, Any] | None = None, /, **values: float | None
+    pending: dict[str, Any] | None = None, /, **values: float | None
 ) -> tuple[TrainingState, dict[str, Piece]]:
     """Pieces of what was learnt under the names given, and one of each other scope."""
     pieces = {name: Piece(value) for name, value in values.items()}
     others = {"progress": Piece(10.0), "env": Piece(20.0)}
     parts = [piece.part(name) for name, piece in pieces.items()]
     parts += [others["progress"].part("progress", Scope.PROGRESS), others["env"].part("env", Scope.RUN)]
-    return TrainingState(parts, {} if waiting is None else waiting), {**pieces, **others}
+    return TrainingState(parts, {} if pending is None else pending), {**pieces, **others}
 
 
 def numbers(pieces: dict[str, Piece]) -> dict[str, float | None]:
@@ -55,14 +54,9 @@ def test_the_parts_of_the_scopes_asked_for_are_captured_in_their_order_and_none_
     assert state.capture(Scope.PROGRESS, Scope.RUN) == {"progress": {"value": 10.0}, "env": {"value": 20.0}}
 
 
-def test_what_waits_for_training_to_go_on_is_captured_in_place_of_the_present() -> None:
+def test_what_is_pending_for_training_to_go_on_is_captured_in_place_of_the_present() -> None:
     state, _ = registry({"env": {"value": 5.0}}, a=1.0)
     assert state.capture(*Scope) == {"a": {"value": 1.0}, "progress": {"value": 10.0}, "env": {"value": 5.0}}
-
-
-def test_what_waits_under_the_name_of_a_part_that_never_waits_is_not_captured() -> None:
-    state, _ = registry({"a": {"value": 5.0}}, a=1.0)
-    assert state.capture(Scope.LEARNER) == {"a": {"value": 1.0}}
 
 
 def test_a_snapshot_shares_nothing_at_any_depth_and_has_no_graph() -> None:
@@ -84,30 +78,23 @@ def test_what_is_restored_shares_nothing_with_what_was_given(exact_match: bool) 
     ]
     state = TrainingState(parts, {})
     given: Any = {"a": {"t": torch.ones(1)}, "env": {"t": torch.ones(1)}}
-    state.restore(given, exact_match=exact_match)
+    state.restore(given, exact_match=exact_match, expected=tuple(Scope))
     state.resume()
-    for taken in (*received, state.waiting["env"]):
+    for taken in (*received, state.pending["env"]):
         taken["t"].zero_()
     assert len(received) == 2
     assert given == {"a": {"t": torch.ones(1)}, "env": {"t": torch.ones(1)}}
 
 
-def test_parameters_may_hold_what_was_learnt_and_nothing_of_a_run() -> None:
-    state, _ = registry(a=1.0)
-    state.require_scopes({"a": {}, "env": None, "unknown": {}}, LEARNT)
-    with pytest.raises(StateError, match=r"^env says where a run stands.*DistributionalPPO\.load"):
-        state.require_scopes({"a": {}, "env": {}}, LEARNT)
-
-
 def test_everything_given_is_restored_and_what_belongs_to_a_run_waits() -> None:
     state, pieces = registry(a=1.0, b=2.0)
     given = {name: {"value": value} for name, value in [("a", 3.0), ("b", 4.0), ("progress", 5.0), ("env", 6.0)]}
-    state.restore(given)  # type: ignore[arg-type]
+    state.restore(given, expected=tuple(Scope))  # type: ignore[arg-type]
     assert numbers(pieces) == {"a": 3.0, "b": 4.0, "progress": 5.0, "env": 20.0}
-    assert state.waiting == {"env": {"value": 6.0}}
-    assert state.resume() == []
+    assert state.pending == {"env": {"value": 6.0}}
+    state.resume()
     assert pieces["env"].value == 6.0
-    assert state.waiting == {"env": {"value": 6.0}}
+    assert state.pending == {"env": {"value": 6.0}}
 
 
 def test_what_is_left_out_starts_fresh_where_there_is_any_and_one_warning_names_it_all() -> None:
@@ -116,22 +103,6 @@ def test_what_is_left_out_starts_fresh_where_there_is_any_and_one_warning_names_
         state.restore({"a": {"value": 7.0}, "b": None})
     assert len(caught) == 1
     assert numbers(pieces) == {"a": 7.0, "b": 0.0, "c": None, "d": 0.0, "progress": 10.0, "env": 20.0}
-
-
-@pytest.mark.parametrize("now", [20.0, None])
-@pytest.mark.parametrize("states", [{}, {"env": None}], ids=repr)
-def test_a_run_that_is_expected_and_left_out_starts_fresh_unless_it_had_nothing_then_and_has_nothing_now(
-    states: dict[str, Any], now: float | None
-) -> None:
-    state, pieces = registry()
-    pieces["env"].value = now
-    if states and now is None:
-        state.restore(states, expected=[Scope.RUN])
-        assert pieces["env"].value is None
-        return
-    with pytest.warns(ResumeWarning, match="^no state for env: it starts fresh"):
-        state.restore(states, expected=[Scope.RUN])
-    assert pieces["env"].value == 0.0
 
 
 def test_nothing_is_said_where_nothing_is_left_out() -> None:
@@ -145,9 +116,9 @@ def test_without_exact_match_what_is_left_out_stays_and_what_finds_no_home_is_pa
     state, pieces = registry(a=1.0, b=2.0, c=None)
     pieces["progress"].value = None
     given = {"a": None, "b": {"value": 3.0}, "c": {"value": 4.0}, "progress": {"value": 5.0}, "env": {"value": 6.0}}
-    state.restore(given, exact_match=False)  # type: ignore[arg-type]
+    state.restore(given, exact_match=False, expected=tuple(Scope))  # type: ignore[arg-type]
     assert numbers(pieces) == {"a": 1.0, "b": 3.0, "c": None, "progress": 5.0, "env": 20.0}
-    assert state.waiting == {"env": {"value": 6.0}}
+    assert state.pending == {"env": {"value": 6.0}}
 
 
 def test_with_exact_match_a_part_that_has_nothing_yet_is_restored() -> None:
@@ -166,29 +137,6 @@ def test_required_parts_left_out_are_all_named_and_nothing_changes(states: dict[
     state.restore(states, exact_match=False)
 
 
-def test_a_required_part_that_is_given_is_restored() -> None:
-    piece = Piece(1.0)
-    TrainingState([piece.part("a", required=True)], {}).restore({"a": {"value": 2.0}})
-    assert piece.value == 2.0
-
-
-def test_what_is_there_is_shown_in_order_where_a_required_part_is_missing() -> None:
-    state = TrainingState([Piece(1.0).part(key, required=key == "z") for key in ("z", "b", "a")], {})
-    with pytest.raises(StateError, match=r"^z missing from \['a', 'b'\];"):
-        state.restore({"b": {"value": 1.0}, "a": {"value": 1.0}})
-
-
-def test_an_unknown_part_is_refused_with_the_nearest_name_or_all_and_one_that_is_none_passed_over() -> None:
-    state, pieces = registry(optimizer=1.0)
-    with pytest.raises(StateError, match=r"called 'optimiser'; did you mean 'optimizer'\?$"):
-        state.restore({"optimizer": {"value": 2.0}, "optimiser": {}})
-    with pytest.raises(StateError, match=r"called 7; known: optimizer, progress, env$"):
-        state.restore({"optimizer": {"value": 2.0}, 7: {}})  # type: ignore[dict-item]
-    assert pieces["optimizer"].value == 1.0
-    state.restore({"optimizer": {"value": 2.0}, "optimiser": None})
-    assert pieces["optimizer"].value == 2.0
-
-
 @pytest.mark.parametrize(
     ("broken", "said"), [({"value": -1.0}, "-1.0 is negative"), ([1], "^c must be a dict of state, got list$")]
 )
@@ -196,28 +144,21 @@ def test_a_state_that_does_not_fit_leaves_everything_as_it_was(broken: Any, said
     state, pieces = registry({"env": {"value": 8.0}}, a=1.0, b=None, c=2.0, d=3.0)
     before = numbers(pieces)
     given = {"a": {"value": 5.0}, "progress": {"value": 6.0}, "env": {"value": 7.0}, "c": broken}
-    waiting = state.waiting
+    pending = state.pending
     with pytest.raises(StateError, match=said):
-        state.restore(given)
+        state.restore(given, expected=tuple(Scope))
     assert numbers(pieces) == before
-    assert state.waiting is waiting
-    assert waiting == {"env": {"value": 8.0}}
+    assert state.pending is pending
+    assert pending == {"env": {"value": 8.0}}
 
 
 def test_an_error_that_no_part_foresees_names_the_part() -> None:
     state, _ = registry(a=1.0)
     with pytest.raises(StateError, match=r"^a cannot be used \(KeyError: .*value"):
         state.restore({"a": {}})
-    state.restore({"env": {}}, exact_match=False)
+    state.restore({"env": {}}, exact_match=False, expected=[Scope.RUN])
     with pytest.raises(StateError, match=r"^env cannot be used \(KeyError: .*value"):
         state.resume()
-
-
-def test_what_did_not_wait_before_a_refused_state_does_not_wait_after_it() -> None:
-    state, _ = registry(a=1.0)
-    with pytest.raises(StateError):
-        state.restore({"env": {"value": 7.0}, "a": {"value": -1.0}})
-    assert state.waiting == {}
 
 
 def test_where_the_warning_is_an_error_nothing_is_changed() -> None:
@@ -236,34 +177,8 @@ def refuse(state: Any) -> None:
 def test_a_state_of_a_run_that_could_fit_nothing_is_refused_before_it_waits() -> None:
     state = TrainingState([Piece(1.0).part("env", Scope.RUN, check=refuse)], {})
     with pytest.raises(StateError, match=r"6\.0 fits nothing"):
-        state.restore({"env": {"value": 6.0}})
-    assert state.waiting == {}
-
-
-def blocked(reason: str) -> Callable[[Any], str]:
-    return lambda state: f"{reason} for {state and state['value']}"
-
-
-def test_what_cannot_go_on_says_why_and_takes_along_what_makes_no_sense_without_it() -> None:
-    pieces = {name: Piece(1.0) for name in ("env", "lstm", "beyond", "generator", "unsaved", "learnt")}
-    parts = [
-        pieces["learnt"].part("learnt", obstacle=blocked("never asked")),
-        pieces["env"].part("env", Scope.RUN, obstacle=blocked("other environments")),
-        pieces["lstm"].part("lstm", Scope.RUN, obstacle=blocked("never asked"), needs="env"),
-        pieces["beyond"].part("beyond", Scope.RUN, needs="lstm"),
-        pieces["generator"].part("generator", Scope.RUN),
-        pieces["unsaved"].part("unsaved", Scope.RUN, obstacle=blocked("no generator")),
-    ]
-    waiting: dict[str, Any] = {name: {"value": 5.0} for name in ("env", "lstm", "beyond", "generator")}
-    assert TrainingState(parts, waiting).resume() == ["other environments for 5.0", "no generator for None"]
-    assert {name: piece.value for name, piece in pieces.items() if piece.value != 1.0} == {"generator": 5.0}
-
-
-def test_what_needs_a_part_that_goes_on_goes_on_with_it() -> None:
-    env, lstm = Piece(1.0), Piece(2.0)
-    parts = [env.part("env", Scope.RUN), lstm.part("lstm", Scope.RUN, needs="env")]
-    assert TrainingState(parts, {"env": {"value": 5.0}, "lstm": {"value": 6.0}}).resume() == []
-    assert (env.value, lstm.value) == (5.0, 6.0)
+        state.restore({"env": {"value": 6.0}}, expected=[Scope.RUN])
+    assert state.pending == {}
 
 
 def test_a_part_says_no_more_than_it_must() -> None:
@@ -273,3 +188,34 @@ def test_a_part_says_no_more_than_it_must() -> None:
         state.restore({})
     state.restore({"a": {"n": 2}})
     assert restored == [{"n": 2}]
+
+
+REFUSED = {
+    "an unknown part": ({"b": {}}, "called 'b'; known: a, progress, env$"),
+    "an unknown part that is no text": ({7: {}}, "called 7; known: a, progress, env$"),
+    "where a run stands": ({"env": {}}, r"^env says where a run stands.*DistributionalPPO\.load"),
+    "progress": ({"progress": {}}, "^progress says where a run stands"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("exact_match", [True, False])
+def test_what_is_no_parameter_is_refused_and_nothing_changes_unless_it_is_none(case: str, exact_match: bool) -> None:
+    more, said = REFUSED[case]
+    state, pieces = registry(a=1.0)
+    with pytest.raises(StateError, match=said):
+        state.restore({"a": {"value": 2.0}, **more}, exact_match=exact_match)  # type: ignore[dict-item]
+    assert pieces["a"].value == 1.0
+    state.restore({"a": {"value": 2.0}, **dict.fromkeys(more)}, exact_match=exact_match)  # type: ignore[dict-item]
+    assert pieces["a"].value == 2.0
+
+
+@pytest.mark.parametrize("now", [20.0, None])
+def test_a_run_that_is_expected_and_left_out_starts_fresh_unless_there_was_none(now: float | None) -> None:
+    state, pieces = registry()
+    pieces["env"].value = now
+    state.restore({"env": None}, expected=[Scope.RUN])
+    assert pieces["env"].value == now
+    with pytest.warns(ResumeWarning, match="^no state for env: it starts fresh"):
+        state.restore({}, expected=[Scope.RUN])
+    assert pieces["env"].value == 0.0

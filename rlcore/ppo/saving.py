@@ -1,0 +1,374 @@
+"""Saving, loading and pickling of DistributionalPPO, and going on with a saved model."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import torch
+from stable_baselines3.common.base_class import maybe_make_env
+from stable_baselines3.common.utils import get_system_info
+
+from rlcore.checkpoint import codec, formats
+from rlcore.checkpoint.container import load_container
+from rlcore.checkpoint.refusal import path_of, refusals_name
+from rlcore.envs import vec_state
+from rlcore.errors import CheckpointError, NonFiniteObservationError, ResumeWarning, SettingError, StateError
+from rlcore.optim.gradient_variance import ESTIMATORS
+from rlcore.optim.settings import REMOVED_ESTIMATORS
+from rlcore.ppo import construction, state_parts
+from rlcore.ppo.construction import ConfiguredPPO, own_names
+from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.ppo.settings import SCALER, SHOWN, PPOSettings, check_device, default_learning_rate, find_optimizer, part_of
+from rlcore.state.model_file import (
+    DEFAULT_ALGORITHM,
+    FORMATS,
+    SPACES,
+    CustomObjects,
+    decode_spaces,
+    existing,
+    generators_untouched,
+    read_content,
+    read_model_file,
+    refusals_of,
+    require_spaces,
+    write_model_file,
+)
+from rlcore.state.optimizer_state import fit_optimizer, missing_moments
+from rlcore.state.registry import LEARNT, Scope
+from rlcore.types import StateDict
+from rlcore.warn import warn_caller
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.type_aliases import GymEnv
+
+LARGEST_LSTM_STATES = 2**27
+"""Bytes of LSTM states that a file may ask for (128 MiB) if no environments are given."""
+SCALER_SETTINGS = part_of(SCALER)
+OPTIMIZER_SETTINGS = {"learning_rate", "critic_lr_multiplier", "optimizer_class", "optimizer_kwargs", "policy_kwargs"}
+VALUE_SETTINGS = ("value_distribution", "v_min", "v_max", "return_scale")
+"""Settings that say what the outputs of the critics mean."""
+
+
+class SavablePPO(ConfiguredPPO):
+    """Saves, loads and pickles a model; all three carry the parts that the registry of training state names."""
+
+    def _relink_scaler(self) -> None:
+        raise NotImplementedError
+
+    def save(
+        self,
+        path: str | Path | io.BufferedIOBase,
+        exclude: Iterable[str] | None = None,  # noqa: ARG002
+        include: Iterable[str] | None = None,  # noqa: ARG002
+    ) -> None:
+        """Write one file, whole or not at all; an old file of that name stays until the new one is complete.
+
+        Once a rollout has begun, and until the update on it is complete, the file holds where the run stood when it
+        began (environments, generators, counters, normaliser), so that resuming repeats it exactly.
+
+        :param path: ``.zip`` is added to a name without ending; or a binary file object
+        :param exclude: has no effect, like ``include``: a file holds the whole state
+        :raises CheckpointError: if the file cannot be written
+        """
+        content = self.__getstate__()
+        encoded = {
+            part: {name: codec.encode(value, name) for name, value in content[part].items()}
+            for part in ("settings", "own_settings")
+        }
+        more = {"policy_class": codec.encode(content["policy_class"], "policy_class")}
+        if encoded["own_settings"]:
+            more["own_settings"] = encoded["own_settings"]  # type: ignore[assignment]
+        write_model_file(path, self, DEFAULT_ALGORITHM, encoded["settings"], content["state"], **more)  # type: ignore[arg-type]
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path | io.BufferedIOBase,
+        env: GymEnv | None = None,
+        device: torch.device | str = "auto",
+        custom_objects: dict[str, Any] | None = None,
+        print_system_info: bool = False,
+        force_reset: bool = False,
+        **settings: Any,
+    ) -> Self:
+        """Build a model from a file of ``save()`` without executing anything that the file says.
+
+        ``learn(total - model.num_timesteps, reset_num_timesteps=False)`` then goes on exactly where the run stopped, if
+        the environments can be restored (see :class:`rlcore.envs.ResumableEnv`).
+
+        :param env: environment to go on in; None for a model that only predicts, until ``set_env``
+        :param device: where the model is put
+        :param custom_objects: by name, what replaces a setting that no file holds (a lambda, an unregistered class); a
+            name that the file does not have is refused
+        :param force_reset: drop where the run stood, so that training starts from a reset of the environments; a new
+            ``seed`` does so as well, and seeds the generators
+        :param settings: settings to change, named and checked as in the constructor; they rule over the file, also
+            where it holds what cannot be read. Moments of another optimizer and statistics of another estimator start
+            fresh, with a warning
+        :raises CheckpointError: if the file cannot be read as a model, names something unknown, or does not fit ``env``
+        :raises SettingError: if one of ``settings`` cannot be used, or would change what the critics' outputs mean
+        """
+        if print_system_info:
+            get_system_info()
+        check_device(device)
+        env = None if env is None else cls._wrap_env(maybe_make_env(env, 0))
+        content = decoded(read_model_file(path), custom_objects or {}, path, settings)
+        model = cls.__new__(cls)
+        with refusals_of(path, "the model", settings):
+            model._build(content, env, device, settings)
+        if force_reset or "seed" in settings:
+            model.pending_state = {key: s for key, s in model.pending_state.items() if key == "normalizer_state"}
+        if "seed" in settings:
+            model.set_random_seed(model.seed)
+        return model
+
+    def read_parameters(self, path: str | Path | io.BufferedIOBase) -> dict[str, Any]:
+        """Return what was learnt from a model file or a checkpoint; a v1 file has the policy alone, with a warning."""
+        content = load_container(existing(path))
+        if content.get("format_version") in FORMATS:
+            state: StateDict = read_content(content, path)["state"]
+        else:
+            with refusals_name(path):
+                checkpoint = formats.from_payload(content)
+            if checkpoint.format_version == formats.FORMAT_V1:
+                warn_caller(f"{formats.FORMAT_V1}: the file holds only the policy", ResumeWarning)
+            state = checkpoint.data
+        parts = self._training_state().parts
+        return {str(key): each for key, each in state.items() if key not in parts or parts[str(key)].scope in LEARNT}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "policy_class": self.policy_class,
+            "settings": {name: getattr(self, name) for name in PPOSettings.model_fields},
+            "own_settings": self.own_settings(),
+            **{name: getattr(self, name) for name in (*SPACES, "n_envs")},
+            "device": str(self.device),
+            "state": {**self._training_state().capture(*Scope), **(self._boundary or {})},
+        }
+
+    def __setstate__(self, content: dict[str, Any]) -> None:
+        is_absent = content["device"].startswith("cuda") and not torch.cuda.is_available()
+        self._build(content, None, "auto" if is_absent else content["device"], {})
+
+    def _build(
+        self, content: Mapping[str, Any], env: GymEnv | None, device: torch.device | str, settings: Mapping[str, Any]
+    ) -> None:
+        """Construct the model and restore its state, leaving the global generators as they were."""
+        saved, state = content["settings"], dict(content["state"])
+        names = own_names(type(self))
+        if unknown := sorted(set(content["own_settings"]) - set(names)):
+            raise StateError(
+                f"holds {unknown}, which {type(self).__name__} does not take: a subclass of it was saved; load the "
+                "file with that class"
+            )
+        own = {name: value for name, value in {**content["own_settings"], **settings}.items() if name in names}
+        changes = {name: value for name, value in settings.items() if name not in names}
+        with generators_untouched():
+            self.__init__(content["policy_class"], env, device=device, _init_setup_model=False, **own)  # type: ignore[misc]
+            self._configure(changed_settings(saved, changes), changes)
+            if self.env is None:
+                vars(self).update({name: content[name] for name in (*SPACES, "n_envs")})
+                self._require_room_for_lstm_states()
+            else:
+                require_spaces(self.env, content)
+            self._require_meaning_of_values(saved)
+            self._require_network_of(state)
+            self._setup_model()
+        if not self.variance_gradient_scaling and state.pop("vgs_state", None) is not None:
+            warn_caller("vgs_state: the gradient statistics are dropped, as nothing is scaled by them", ResumeWarning)
+        state = under_settings(self, state, settings, saved.get("optimizer_class", self.optimizer_class))
+        self._restore(state, exact_match=True, expected=tuple(Scope))
+        if state.get("normalizer_state") is not None:
+            self.pending_state["normalizer_state"] = state["normalizer_state"]
+
+    def _restore(self, states: Mapping[str, Any], *, exact_match: bool, expected: Collection[Scope] = LEARNT) -> None:
+        """Restore parts of the training state, as :meth:`TrainingState.restore` does."""
+        training_state = self._training_state()
+        training_state.restore(states, exact_match=exact_match, expected=expected)
+        self._relink_scaler()
+        if self._boundary is not None:
+            collected = training_state.capture(Scope.COLLECTED)
+            self._boundary.update({key: state for key, state in collected.items() if exact_match or key in states})
+
+    @contextmanager
+    def _normalizer_unspoilt(self) -> Iterator[None]:
+        """Restore what VecNormalize had learnt if it reads an observation that cannot be used."""
+        before = self._training_state().capture(Scope.COLLECTED)
+        try:
+            yield
+        except NonFiniteObservationError:
+            self._training_state().restore(before, exact_match=False)
+            raise
+
+    def _require_room_for_lstm_states(self) -> None:
+        """Raise StateError if the number of environments in a file asks for large LSTM states."""
+        network = self.policy_kwargs
+        size = 16 * self.n_envs * network.get("n_lstm_layers", 1) * network.get("lstm_hidden_size", 256)
+        if size > LARGEST_LSTM_STATES:
+            raise StateError(
+                f"n_envs={self.n_envs} asks for {size >> 20} MiB of LSTM states; give the environments, or take the "
+                "file for damaged"
+            )
+
+    def _require_network_of(self, state: Mapping[str, Any]) -> None:
+        """Raise StateError unless the saved weights fit the network of the settings, before it takes memory."""
+        construction.require_spaces(self.observation_space, self.action_space, self.policy_class)
+        self._setup_lr_schedule()
+        state_parts.require_network_of(self, state.get("policy"))
+
+    def _require_meaning_of_values(self, saved: Mapping[str, Any]) -> None:
+        """
+        :raises SettingError: if a setting would let the critics' outputs mean other returns than they have learnt
+        """
+        for name in VALUE_SETTINGS:
+            before, now = saved.get(name, PPOSettings.model_fields[name].default), getattr(self, name)
+            if before != now:
+                raise SettingError(
+                    name,
+                    f"{name}={now!r}, and the model in the file has learnt under {before!r}: its critics would mean "
+                    f"other returns; leave {name} out, or train another model with it",
+                )
+
+
+def decoded(
+    content: Mapping[str, Any], custom_objects: Mapping[str, object], path: Any, changes: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the content of a file with settings, spaces and policy class turned back from plain values.
+
+    :param changes: settings that are replaced, so that the file's may be unreadable
+    :raises CheckpointError: a value cannot be read, or the file is of another algorithm
+    :raises UnknownSettingError: for a custom object that stands for nothing in the file
+    """
+    objects = CustomObjects(custom_objects)
+    with refusals_of(path, "the file"):
+        if content["algorithm"] != DEFAULT_ALGORITHM or "policy_class" not in content:
+            raise StateError(f"is of {content['algorithm']!r:.80}; load it with rlcore.resume.load_exact")
+        own: Any = content.get("own_settings", {})
+        unknown = sorted(set(map(str, content["settings"])) - set(PPOSettings.model_fields))
+        if unknown or not isinstance(own, dict):
+            raise StateError(f"holds unknown settings {unknown or own!r:.200}")
+        settings, own = (_decode_each(each, objects, changes) for each in (content["settings"], own))
+        policy_class = codec.decode(content["policy_class"], "policy_class", objects)
+        spaces = decode_spaces(content, objects)
+        if not (isinstance(policy_class, type) and issubclass(policy_class, DistributionalRecurrentPolicy)):
+            raise StateError("policy_class is not a DistributionalRecurrentPolicy")
+    objects.require_used()
+    if lacking := sorted(set(PPOSettings.model_fields) - set(content["settings"])):
+        warn_caller(f"{path_of(path)}: has no {lacking}; they take their defaults", ResumeWarning)
+    return {**content, **spaces, "policy_class": policy_class, "settings": settings, "own_settings": own}
+
+
+def _decode_each(saved: Mapping[str, Any], objects: CustomObjects, changes: Collection[str]) -> dict[str, Any]:
+    """Return what can be decoded; the rest must be in ``changes``."""
+    decoded: dict[str, Any] = {}
+    for name, value in saved.items():
+        try:
+            decoded[name] = codec.decode(value, name, objects)
+        except CheckpointError:
+            if name not in changes:
+                raise
+    return decoded
+
+
+def changed_settings(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return saved settings with the user's changes; another optimizer brings its own default rate for a default."""
+    merged, optimizer = {**saved, **changes}, saved.get("optimizer_class")
+    if optimizer is not None and "optimizer_class" in changes and "learning_rate" not in changes:
+        had_default = saved.get("learning_rate") == default_learning_rate(find_optimizer(optimizer))
+        merged["learning_rate"] = None if had_default else merged["learning_rate"]
+    return merged
+
+
+def under_settings(
+    model: ConfiguredPPO, state: Mapping[str, Any], ruling: Collection[str], saved_optimizer: object
+) -> dict[str, Any]:
+    """Return the state with the model's settings in place of its own, as far as they are named in ``ruling``.
+
+    :param saved_optimizer: the ``optimizer_class`` under which ``state`` was saved
+    :raises StateError: the optimizer's part does not fit, or values are in units of another return scale
+    """
+    fitted = dict(state)
+    if "return_scale_state" in state and (state["return_scale_state"] is None) != (model.return_scale is None):
+        raise StateError(
+            f"return_scale_state fits no model with return_scale={model.return_scale!r}, as the critics' outputs would "
+            "mean other returns; give it to a model with the same return_scale"
+        )
+    scaler, penalty, optimizer = (fitted.get(key) for key in ("vgs_state", "kl_penalty_state", "policy.optimizer"))
+    ruled = {name.removeprefix("vgs_"): getattr(model, name) for name in SCALER_SETTINGS.intersection(ruling)}
+    if ruled and isinstance(scaler, dict) and scaler.get("estimator") in [*ESTIMATORS, *REMOVED_ESTIMATORS]:
+        other_estimator = "estimator" in ruled and ruled["estimator"] != scaler.get("estimator")
+        fitted["vgs_state"] = None if other_estimator else {**scaler, **ruled}
+    if "kl_penalty_coef" in ruling and isinstance(penalty, dict):
+        fitted["kl_penalty_state"] = {**penalty, "coefficient": model.kl_penalty_coef}
+    if OPTIMIZER_SETTINGS.intersection(ruling) and isinstance(optimizer, dict):
+        fitted["policy.optimizer"] = _refitted_optimizer(model, optimizer, saved_optimizer)
+    return fitted
+
+
+def _refitted_optimizer(model: ConfiguredPPO, saved: dict[Any, Any], saved_optimizer: object) -> dict[Any, Any]:
+    """Return the saved moments under the model's own options; none where they are another optimizer's or incomplete."""
+    optimizer, own = model.policy.optimizer, model.policy.optimizer.state_dict()
+    other = find_optimizer(model.optimizer_class) is not find_optimizer(saved_optimizer)
+    if other or missing_moments(saved.get("state"), optimizer):
+        warn_caller(
+            f"the saved moments{f' of {saved_optimizer!r}' if other else ''} are of no use to "
+            f"{model.optimizer_class!r} under its present options: it starts fresh",
+            ResumeWarning,
+        )
+        return {**own, "state": {}}
+    fitted: dict[Any, Any] = fit_optimizer(saved, optimizer)
+    for group, mine in zip(fitted["param_groups"], own["param_groups"], strict=True):
+        group.update({name: mine[name] for name in {"lr", "seed"} & {"lr", *model.optimizer_kwargs}})
+    return fitted
+
+
+Model = TypeVar("Model", bound=SavablePPO)
+
+
+def continued(path: str | Path | io.BytesIO, expected: Model) -> Model:
+    """Return the model of a file in the environments of ``expected``, with its logger and what it shows of itself.
+
+    A setting that no file holds (a lambda) is the one of ``expected``.
+
+    :param path: the file, or a file object with its content
+    :param expected: as it would be built now
+    :raises SettingError: another number of environments, another normalisation or another setting, with both values
+    :raises CheckpointError: if the file cannot be read as a model or does not fit the environments
+    """
+    content = read_model_file(path)
+    saved, own = content["settings"], content.get("own_settings", {})
+    normalized = content["state"].get("normalizer_state") is not None
+    for name, before, asked in (
+        ("environment.n_envs", content["n_envs"], expected.n_envs),
+        ("environment.normalize", normalized, vec_state.capture_normalizer(expected.env) is not None),  # type: ignore[arg-type]
+        *((name, before, expected.own_settings().get(name)) for name, before in own.items()),
+        *(
+            (name, saved.get(name, codec.encode(field.default, name)), getattr(expected, name))
+            for name, field in PPOSettings.model_fields.items()
+            if name not in SHOWN
+        ),
+    ):
+        if not codec.same(before, codec.encode(asked, name)):
+            raise SettingError(
+                name,
+                f"{name}={asked!r} is asked for, and what is to go on was trained with {_shown(before, name)}; give "
+                "that again, or begin in another place",
+            )
+    if isinstance(path, io.BytesIO):
+        path.seek(0)
+    given = {name: getattr(expected, name) for name in (*PPOSettings.model_fields, *own)}
+    model = type(expected).load(path, env=expected.get_env(), device=expected.device, custom_objects=given)
+    if expected._custom_logger:
+        model.set_logger(expected.logger)
+    return model
+
+
+def _shown(encoded: Any, name: str) -> str:
+    try:
+        return repr(codec.decode(encoded, name, {}))
+    except CheckpointError:  # the file describes what it could not hold
+        return repr(encoded)
