@@ -279,7 +279,7 @@ def changed_settings(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> di
     merged, optimizer = {**saved, **changes}, saved.get("optimizer_class")
     if optimizer is not None and "optimizer_class" in changes and "learning_rate" not in changes:
         had_default = saved.get("learning_rate") == default_learning_rate(find_optimizer(optimizer))
-        merged["learning_rate"] = None if had_default else merged["learning_rate"]
+        merged["learning_rate"] = None if had_default else merged.get("learning_rate")
     return merged
 
 
