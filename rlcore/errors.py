@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
@@ -25,22 +26,12 @@ def shortened(text: str, limit: int) -> str:
 class RLCoreError(Exception):
     """Root of the errors below, so that a caller can catch them together. They can be pickled."""
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (type(self), self.args, vars(self))
-
-
-def _restored(kind: type[RLCoreError], args: tuple[object, ...], fields: dict[str, object]) -> RLCoreError:
-    """The error again; its constructor takes other arguments than the message that it keeps."""
-    error = kind.__new__(kind, *args)
-    vars(error).update(fields)
-    return error
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class SettingError(RLCoreError, ValueError):
-    """A setting has a value that cannot be used.
-
-    :param setting: where the setting stands, as the user wrote it (``optimizer_kwargs['lr']``)
-    """
+    """A value of ``setting``, as the user writes it (``optimizer_kwargs['lr']``), cannot be used."""
 
     def __init__(self, setting: str, message: str) -> None:
         super().__init__(message)
@@ -81,11 +72,10 @@ OTHER_NAMES = {"use_twin_critics": "n_critics", "vgs_enabled": "variance_gradien
 
 
 def reject_unknown(given: Iterable[str], where: str, homes: Mapping[str, Sequence[str]]) -> None:
-    """Refuse the first name that is given at a level where it does not belong.
+    """Raise UnknownSettingError, with the right place or the nearest name, for the first that does not belong here.
 
-    :param where: the level, a key of ``homes``
+    :param where: the level at which the names are given, a key of ``homes``
     :param homes: for every level, the names that belong to it
-    :raises UnknownSettingError: naming the right place or the nearest name
     """
     for name in given:
         if name not in homes[where]:
@@ -114,10 +104,7 @@ class NonFiniteError(RLCoreError, ArithmeticError):
 
 
 class NonFiniteGradientError(NonFiniteError):
-    """A gradient holds NaN or infinity; nothing was changed.
-
-    :param parameter: name of the parameter, or its position and shape where it has no name
-    """
+    """The gradient of ``parameter`` (its name, or position and shape) holds NaN or infinity; nothing was changed."""
 
     def __init__(self, parameter: str, message: str) -> None:
         super().__init__(message)
@@ -129,10 +116,7 @@ class NonFiniteReturnError(NonFiniteError):
 
 
 class NonFiniteObservationError(NonFiniteError):
-    """An environment returned an observation that is NaN or infinite; nothing that was learnt has changed.
-
-    :param environments: which, counted from 0
-    """
+    """The ``environments``, counted from 0, returned NaN or infinity; nothing that was learnt has changed."""
 
     def __init__(self, environments: tuple[int, ...], message: str) -> None:
         super().__init__(message)
@@ -148,11 +132,7 @@ class StateError(RLCoreError, ValueError):
 
 
 class CheckpointError(RLCoreError, ValueError):
-    """A file cannot be read as a checkpoint or not be written; the message has at most 500 characters.
-
-    :param path: the file, or None for a file object
-    :param reason: what is wrong with it
-    """
+    """A file (None for a file object) cannot be read as a checkpoint or not be written; at most 500 characters."""
 
     def __init__(self, path: str | PathLike[str] | None, reason: str) -> None:
         name = shortened(str(path), 200) if path is not None else "file object"
@@ -170,12 +150,7 @@ class ResumeWarning(UserWarning):
 
 
 class ConfigFileError(RLCoreError, ValueError):
-    """A configuration file cannot be read: missing, no YAML, or YAML of a kind that a configuration does not hold.
-
-    :param path: the file
-    :param line: where in it, counted from 1, or None
-    :param reason: what is wrong and what to do
-    """
+    """A configuration file cannot be read; ``line`` says where in it, counted from 1, if that is known."""
 
     def __init__(self, path: str | PathLike[str], line: int | None, reason: str) -> None:
         super().__init__(f"{path}: {reason}" if line is None else f"{path}, line {line}: {reason}")

@@ -165,14 +165,16 @@ SUPPORTED: Final = (
 
 def _is_supported(space: Any, *, as_action: bool) -> bool:
     """Return True for a space of the table in README.md."""
+    shape: Any = getattr(space, "shape", None)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        return space.shape != (0,) and len(space.shape) <= 1 and not np.any(space.start)
+        return shape != (0,) and len(shape) <= 1 and not np.any(space.start)
+    if not isinstance(space, spaces.Box | spaces.MultiBinary) or 0 in shape:
+        return False
+    if not as_action:
+        return shape != ()
     if isinstance(space, spaces.Box):
-        floats = space.dtype.kind == "f" and space.is_bounded()
-        return 0 not in space.shape and (floats if as_action else space.shape != ())
-    if isinstance(space, spaces.MultiBinary):
-        return 0 not in space.shape and (isinstance(space.n, int) if as_action else space.shape != ())
-    return False
+        return bool(space.is_bounded() and space.dtype.kind == "f")
+    return isinstance(space.n, int)
 
 
 def require_spaces(

@@ -85,6 +85,8 @@ else:
     class PolicyKwargs(TypedDict, total=False):
         """Settings of the network, with names, meanings and defaults of sb3-contrib."""
 
+        __pydantic_config__ = ConfigDict(extra="allow", strict=True)  # unknown names are refused with the right one
+
         net_arch: list[Count] | dict[Literal["pi", "vf"], list[Count]] | None
         activation_fn: type[nn.Module]
         ortho_init: Flag
@@ -213,9 +215,9 @@ class PPOSettings(OwnSettings, SharedSettings, Table):
 
     def __init__(self, **given: Any) -> None:
         known, network = homes(given), given.get("policy_kwargs")
-        levels = {TOP: given, "policy_kwargs": network}
+        levels: dict[str, Any] = {TOP: given}
         if isinstance(network, Mapping):
-            levels |= {NESTED[name]: network.get(name) for name in NESTED}
+            levels |= {"policy_kwargs": dict(network)} | {NESTED[name]: network.get(name) for name in NESTED}
         for level, names in levels.items():
             if isinstance(names, Mapping):
                 reject_unknown(names, level, known)
@@ -352,9 +354,10 @@ def resolve_settings(given: Mapping[str, Any], asked: Collection[str] | None = N
     """
     settings = PPOSettings(**given)
     network: dict[str, Any] = dict(settings.policy_kwargs or {})
-    lifted = {name: network.pop(name) for name in ("optimizer_class", "optimizer_kwargs") if name in network}
-    if lifted:
-        settings = PPOSettings(**{**given, **lifted, "policy_kwargs": network})
+    for name in ("optimizer_class", "optimizer_kwargs"):
+        if name in network:
+            given = {**given, name: network.pop(name), "policy_kwargs": network}
+    settings = PPOSettings(**given)
     group_options(find_optimizer(settings.optimizer_class), settings.optimizer_kwargs or {})
     resolved = resolve_together(settings)
     for name in sorted(MARKS if asked is None else asked):
