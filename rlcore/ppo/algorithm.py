@@ -97,10 +97,7 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         self._relink_scaler()
 
     def reset_lstm_states_to_initial(self) -> None:
-        """Set the LSTM states of every environment to zero, as for weights that the present states do not come from.
-
-        The environments go on mid-episode, and the episode starts stay. A loaded run resumes from these states too.
-        """
+        """Set the LSTM states of every environment to zero, mid-episode too; a loaded run resumes from them as well."""
         self._last_lstm_states = construction.initial_lstm_states(self)
         state_parts.forget_lstm_states(self.pending_state)
         state_parts.forget_lstm_states(self._boundary or {})
@@ -215,10 +212,7 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         tb_log_name: str = "run",
         progress_bar: bool = False,
     ) -> tuple[int, BaseCallback]:
-        """Prepare training, where a loaded run was interrupted if ``reset_num_timesteps`` is False.
-
-        :raises SettingError: ``total_timesteps`` is no whole number of at least 0, or there is no environment
-        """
+        """Prepare training: with ``reset_num_timesteps=False`` where a loaded run was interrupted."""
         total_timesteps = whole_number("total_timesteps", total_timesteps)
         tb_log_name = "DistributionalPPO" if tb_log_name == RecurrentPPO.__name__ else tb_log_name
         if self.env is None:
@@ -263,9 +257,8 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         :param load_path_or_dict: a mapping from ``get_parameters()``, or the path of a checkpoint or model file
         :param exact_match: require every part, and start fresh (with one warning) what optional part is absent; False
             restores what is there and leaves the rest alone
-        :raises StateError: a state does not fit, or is no parameter; the model is unchanged
-        :raises ResumeWarning: where a filter makes an error of what starts fresh; the model is unchanged
-        :raises CheckpointError: the file cannot be read or does not fit; the model is unchanged
+        :raises StateError: a state does not fit, or is no parameter; the model is unchanged, as by the other errors
+        :raises CheckpointError: the file cannot be read or does not fit
         """
         if not isinstance(load_path_or_dict, Mapping):
             with refusals_name(load_path_or_dict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, get_type_hints
 
 import numpy as np
@@ -119,10 +119,6 @@ class ConfiguredPPO(_Base):
         if _init_setup_model:
             self._setup_model()
 
-    def _configure(self, given: Mapping[str, Any], asked: Collection[str] = ()) -> None:
-        """Replace all settings of a model that is not set up; those that are ``asked`` for must have an effect."""
-        self._adopt(resolve_settings(given, asked))
-
     def _adopt(self, settings: PPOSettings) -> None:
         schedules = {name: getattr(settings, name) for name in ("clip_range", "clip_range_vf")}
         wrapped = {name: FloatSchedule(given) for name, given in schedules.items() if given is not None}
@@ -135,16 +131,8 @@ class ConfiguredPPO(_Base):
         raise NotImplementedError
 
     def own_settings(self) -> dict[str, Any]:
-        """Return what the constructor of a subclass takes and DistributionalPPO does not, as the attributes have it.
-
-        :raises SettingError: there is no attribute of that name
-        """
-        names, kind = own_names(type(self)), type(self).__name__
-        for name in names:
-            if not hasattr(self, name):
-                reason = f"{kind}() takes {name!r} and keeps no attribute of that name, so it cannot be saved"
-                raise SettingError(name, f"{reason}; set self.{name} in its constructor")
-        return {name: getattr(self, name) for name in names}
+        """Return what only the constructor of a subclass takes, as the attributes of the same names have it."""
+        return {name: getattr(self, name) for name in own_names(type(self))}
 
 
 def own_names(algorithm: type[ConfiguredPPO]) -> list[str]:
@@ -167,7 +155,7 @@ def _is_supported(space: Any, *, as_action: bool) -> bool:
     """Return True for a space of the table in README.md."""
     shape: Any = getattr(space, "shape", None)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        return shape != (0,) and len(shape) <= 1 and not np.any(space.start)
+        return bool(shape != (0,) and len(shape) <= 1 and not np.any(space.start))
     if not isinstance(space, spaces.Box | spaces.MultiBinary) or 0 in shape:
         return False
     if not as_action:
@@ -180,10 +168,7 @@ def _is_supported(space: Any, *, as_action: bool) -> bool:
 def require_spaces(
     observation_space: Any, action_space: Any, policy_class: type[DistributionalRecurrentPolicy] | None = None
 ) -> None:
-    """
-    :param policy_class: None for any
-    :raises SettingError: the policy does not take the spaces
-    """
+    """Raise SettingError unless the policy (None: any policy) takes the spaces."""
     is_dict = isinstance(observation_space, spaces.Dict)
     parts = list(observation_space.values()) if is_dict else [observation_space]
     readable = bool(parts) and all(_is_supported(part, as_action=False) for part in parts)

@@ -95,16 +95,14 @@ class SettingsChange:
 def set_hyperparameters(model: ConfiguredPPO, hyperparams: Mapping[str, Any]) -> None:
     """Change settings of a live model; weights, moments, statistics and progress stay.
 
-    The change reaches everything that holds a copy: schedules, every group of the optimizer, the rollout buffer, the
-    scaler, and what ``model.save()`` writes. The discount by which VecNormalize scales rewards stays, and so does the
-    seed of an optimizer's noise.
+    The change reaches everything that holds a copy, and what ``model.save()`` writes. The discount by which
+    VecNormalize scales rewards stays, and so does the seed of an optimizer's noise.
 
     :param hyperparams: settings by name, of :class:`rlcore.ppo.settings.PPOSettings` or of the model's optimizer
         (``sigma``, ``weight_decay``, ``lr``)
     :raises UnknownSettingError: for a name that the model does not know, with the nearest; nothing is changed
     :raises SettingError: for a value that cannot be used, or a setting that is fixed; nothing is changed
-    :raises ResumeWarning: where a filter makes an error of the warning that moments or statistics start fresh; nothing
-        is changed
+    :raises ResumeWarning: where a filter makes an error of a loss of moments or statistics; nothing is changed
     """
     change = plan_change(model, hyperparams)
     if change.names & {"optimizer_kwargs", "vgs_estimator"}:

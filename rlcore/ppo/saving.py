@@ -22,7 +22,16 @@ from rlcore.optim.settings import REMOVED_ESTIMATORS
 from rlcore.ppo import construction, state_parts
 from rlcore.ppo.construction import ConfiguredPPO, own_names
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
-from rlcore.ppo.settings import SCALER, SHOWN, PPOSettings, check_device, default_learning_rate, find_optimizer, part_of
+from rlcore.ppo.settings import (
+    SCALER,
+    SHOWN,
+    PPOSettings,
+    check_device,
+    default_learning_rate,
+    find_optimizer,
+    part_of,
+    resolve_settings,
+)
 from rlcore.state.model_file import (
     DEFAULT_ALGORITHM,
     FORMATS,
@@ -169,7 +178,7 @@ class SavablePPO(ConfiguredPPO):
         changes = {name: value for name, value in settings.items() if name not in names}
         with generators_untouched():
             self.__init__(content["policy_class"], env, device=device, _init_setup_model=False, **own)  # type: ignore[misc]
-            self._configure(changed_settings(saved, changes), changes)
+            self._adopt(resolve_settings(changed_settings(saved, changes), changes))
             if self.env is None:
                 vars(self).update({name: content[name] for name in (*SPACES, "n_envs")})
                 self._require_room_for_lstm_states()

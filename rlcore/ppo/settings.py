@@ -37,10 +37,7 @@ def flag_value(value: object) -> object:
 
 
 def check_schedule(setting: str, schedule: Callable[[float], Any], remaining: float) -> float:
-    """Return the value of a schedule at ``remaining`` progress, from 1 to 0.
-
-    :raises SettingError: the value is no finite number of at least 0
-    """
+    """Return the value of a schedule at ``remaining`` progress, or raise SettingError if it cannot be a rate."""
     value = plain(schedule(remaining))
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         found = f"{setting} gives {value!r} at remaining progress {remaining:g}"
@@ -108,8 +105,8 @@ def live(meaning: str, part_of: str | None = None, *, default: Any, shown: bool 
     """Declare a setting that may change while training.
 
     :param part_of: the setting that switches this one on, or the value distribution that reads it
-    :param shown: the setting changes output alone, and never what is trained
-    :param limits: limits in addition to those of the type, as ``pydantic.Field`` takes them
+    :param shown: the setting changes output alone
+    :param limits: limits as ``pydantic.Field`` takes them
     """
     extra: Any = {"part_of": part_of, "shown": shown, "fixed": None}
     return Field(default, description=meaning, json_schema_extra=extra, **limits)
@@ -205,9 +202,8 @@ class PPOSettings(OwnSettings, SharedSettings, Table):
     """Every setting of DistributionalPPO next to ``policy``, ``env`` and ``device``, as a user gives it.
 
     The constructor's keywords, the model's attributes, the section ``algorithm`` of a configuration file and the
-    hyperparameters that a population may explore come from here.
-
-    ``DistributionalPPO(policy, env, **PPOSettings(...).model_dump())`` builds a model of these settings.
+    hyperparameters of a population come from here. ``DistributionalPPO(policy, env, **PPOSettings(...).model_dump())``
+    builds a model.
 
     :raises UnknownSettingError: for a name that is no setting of its level
     :raises SettingError: for a value that cannot be used
@@ -288,10 +284,7 @@ for _optimizer in (UPGD, AdaptiveUPGD):
 
 
 def find_optimizer(optimizer_class: object) -> type[torch.optim.Optimizer]:
-    """Return an optimizer class from its name in ``OPTIMIZERS``, or the class that was given.
-
-    :raises SettingError: for anything else
-    """
+    """Return the optimizer class of a name in ``OPTIMIZERS``, or the class that was given, or raise SettingError."""
     found = OPTIMIZERS.get(optimizer_class) if isinstance(optimizer_class, str) else optimizer_class
     if isinstance(found, type) and issubclass(found, torch.optim.Optimizer):
         return found
@@ -319,10 +312,7 @@ def make_optimizer(
 
 
 def group_options(optimizer_class: type[torch.optim.Optimizer], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every option that the groups of an optimizer have under ``optimizer_kwargs``, but ``lr`` and ``seed``.
-
-    :raises SettingError: the optimizer cannot be built with them
-    """
+    """Return the options of an optimizer's groups, but ``lr`` and ``seed``; SettingError if it cannot be built."""
     known, types = optimizer_options(optimizer_class), inspect.signature(optimizer_class).parameters
     reject_unknown(given, "optimizer_kwargs", {**homes({}), "optimizer_kwargs": list(known)})
     seed = {"seed": 0} if "seed" in known else {}  # without it, one would be drawn from the global generator
@@ -341,14 +331,12 @@ def group_options(optimizer_class: type[torch.optim.Optimizer], given: Mapping[s
 
 
 def resolve_settings(given: Mapping[str, Any], asked: Collection[str] | None = None) -> PPOSettings:
-    """Check every level, and write each setting in one place.
+    """Check every level, write each setting in one place, and fill in the defaults.
 
     ``optimizer_class`` and ``optimizer_kwargs`` may be in ``policy_kwargs``, as in Stable-Baselines3, and ``lr`` in
-    ``optimizer_kwargs``, where they take precedence.
+    ``optimizer_kwargs``, where they take precedence; ``ent_coef_initial`` becomes ``ent_coef``.
 
     :param asked: settings that must have an effect where they differ from their default; None for all
-    :return: with ``optimizer_class``, ``optimizer_kwargs`` and ``learning_rate`` at the top, ``ent_coef_initial`` in
-        ``ent_coef``, and every default filled in
     :raises UnknownSettingError: for a misspelt or misplaced setting at any level, with the right one
     :raises SettingError: for a value that cannot be used, and for a setting that would do nothing
     """
@@ -367,10 +355,7 @@ def resolve_settings(given: Mapping[str, Any], asked: Collection[str] | None = N
 
 
 def resolve_together(settings: PPOSettings) -> PPOSettings:
-    """Fill in what follows from several settings that have been checked one by one.
-
-    :raises SettingError: for a rate that is none, and for categorical values without a range
-    """
+    """Fill in what follows from several settings; SettingError if a rate or a range of returns cannot be used."""
     optimizer_class, options = find_optimizer(settings.optimizer_class), dict(settings.optimizer_kwargs or {})
     rate = resolve_learning_rate(settings.learning_rate, options, default_learning_rate(optimizer_class))
     options.pop("lr", None)
@@ -398,10 +383,7 @@ def resolve_learning_rate(
 
 
 def whole_number(setting: str, value: object) -> int:
-    """Return the value as an int; 1e6 and NumPy's integers count as whole.
-
-    :raises SettingError: for anything else, and below 0
-    """
+    """Return the value as an int, or raise SettingError; 1e6 and NumPy's integers count as whole."""
     number = plain(value)
     if isinstance(number, bool) or not isinstance(number, int | float) or number != number // 1 or number < 0:
         raise SettingError(setting, f"{setting}={value!r} is no whole number of at least 0; give one")
@@ -409,10 +391,7 @@ def whole_number(setting: str, value: object) -> int:
 
 
 def check_device(device: torch.device | str, setting: str = "device") -> None:
-    """
-    :param setting: where the device was given, for the error
-    :raises SettingError: for a CUDA device that this machine does not have
-    """
+    """Raise SettingError, which names ``setting``, for a CUDA device that this machine does not have."""
     wanted, n_cuda = torch.device("cpu" if device == "auto" else device), torch.cuda.device_count()
     if wanted.type == "cuda" and (wanted.index or 0) >= n_cuda:
         reason = f"{setting}={device!r}, but this machine has {n_cuda or 'no'} CUDA device; use 'cpu' or 'auto'"

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback, EvalCallback
-from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.logger import Logger, configure
 from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import VecNormalize
@@ -55,16 +54,10 @@ def test_evaluation_and_checkpoint_callbacks_write_models_that_load(tmp_path: Pa
     )
     checkpoints = CheckpointCallback(save_freq=10, save_path=str(tmp_path), name_prefix="run")
     make_model().learn(96, callback=[evaluation, checkpoints])
-    assert np.isfinite(evaluation.best_mean_reward)
+    assert 8 <= evaluation.best_mean_reward <= 500
     for name in ("best_model.zip", "run_30_steps.zip"):
         loaded = DistributionalPPO.load(tmp_path / name, device="cpu")
         assert loaded.predict(np.zeros(4, dtype=np.float32))[0] in (0, 1)
-
-
-def test_evaluate_policy_runs_whole_episodes() -> None:
-    mean, deviation = evaluate_policy(make_model(), make_envs(n_envs=2), n_eval_episodes=3)
-    assert 8 <= mean <= 500
-    assert deviation >= 0
 
 
 def test_a_normaliser_sees_every_observation() -> None:

@@ -148,10 +148,8 @@ def test_a_saved_model_has_the_changed_settings(saved: bytes) -> None:
     set_hyperparameters(model, {"lr": 0.02, "sigma": 0.5, "clip_range": 0.1, "vgs_alpha": 3.0})
     model.save(file)
     loaded = again(file.getvalue())
-    assert loaded.learning_rate == 0.02
-    assert loaded.optimizer_kwargs == {"sigma": 0.5}
-    assert loaded.clip_range(1.0) == 0.1
-    assert loaded.vgs_alpha == 3.0
+    assert (loaded.learning_rate, loaded.optimizer_kwargs) == (0.02, {"sigma": 0.5})
+    assert (loaded.clip_range(1.0), loaded.vgs_alpha) == (0.1, 3.0)
     assert [(group["lr"], group["sigma"]) for group in loaded.policy.optimizer.param_groups] == [(0.02, 0.5)] * 2
 
 
