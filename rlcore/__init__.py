@@ -16,7 +16,6 @@ from rlcore.errors import (
     RLCoreError,
     SettingError,
     StateError,
-    TooLargeError,
     UnknownSettingError,
     WorkerError,
 )
@@ -86,7 +85,6 @@ __all__ = [
     "ReturnScale",
     "SettingError",
     "StateError",
-    "TooLargeError",
     "TrainingConfig",
     "UnknownSettingError",
     "ValueDistribution",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
+
+
+TOP = "the top level"
 
 
 def shortened(text: str, limit: int) -> str:
@@ -22,22 +26,12 @@ def shortened(text: str, limit: int) -> str:
 class RLCoreError(Exception):
     """Root of the errors below, so that a caller can catch them together. They can be pickled."""
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (type(self), self.args, vars(self))
-
-
-def _restored(kind: type[RLCoreError], args: tuple[object, ...], fields: dict[str, object]) -> RLCoreError:
-    """The error again; its constructor takes other arguments than the message that it keeps."""
-    error = kind.__new__(kind, *args)
-    vars(error).update(fields)
-    return error
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class SettingError(RLCoreError, ValueError):
-    """A setting has a value that cannot be used.
-
-    :param setting: where the setting stands, as the user wrote it (``optimizer_kwargs['lr']``)
-    """
+    """A value of ``setting``, as the user writes it (``optimizer_kwargs['lr']``), cannot be used."""
 
     def __init__(self, setting: str, message: str) -> None:
         super().__init__(message)
@@ -45,15 +39,11 @@ class SettingError(RLCoreError, ValueError):
 
 
 class UnknownSettingError(SettingError, TypeError):
-    """A setting is misspelt or stands in the wrong place; the message names the right one where there is one."""
+    """A setting is misspelt or in the wrong place; the message names the right one where there is one."""
 
 
 def refused_value(
-    error: ValidationError,
-    table: type[BaseModel],
-    given: Mapping[str, Any],
-    place: str = "{}",
-    level: str = "the top level",
+    error: ValidationError, table: type[BaseModel], given: Mapping[str, Any], place: str = "{}", level: str = TOP
 ) -> SettingError:
     """Turn pydantic's report into one sentence about the first setting that cannot be used.
 
@@ -61,43 +51,31 @@ def refused_value(
     :param place: how a user writes a setting of the table; a format of its name, such as ``"policy_kwargs[{!r}]"``
     :param level: where a setting is missing
     """
-    first = error.errors(include_url=False)[0]
-    broken_rule = first.get("ctx", {}).get("error")
-    if isinstance(broken_rule, SettingError):
-        return broken_rule
-    name = str(first["loc"][0])
-    setting, meaning = place.format(name), table.model_fields[name].description
+    problems = error.errors(include_url=False)
+    for problem in problems:
+        if isinstance(cause := problem.get("ctx", {}).get("error"), SettingError):
+            return cause
+    path = problems[0]["loc"]
+    name, setting = str(path[0]), place.format(path[0])
+    meaning = table.model_fields[name].description
     explained = f" ({meaning})" if meaning else ""
-    if first["type"] == "missing":
+    if problems[0]["type"] == "missing":
         return SettingError(level, f"{level} lacks {name!r}{explained}; give it")
-    problem = f"{first['msg'][:1].lower()}{first['msg'][1:]}"
-    return SettingError(setting, f"{setting}={given.get(name)!r} cannot be used{explained}: {problem}")
+    # Each type that a value may have reports a problem of its own.
+    reasons = dict.fromkeys(each["msg"][:1].lower() + each["msg"][1:] for each in problems if each["loc"][0] == name)
+    inside = f"{path[1]}: " if isinstance(given.get(name), Mapping) and len(path) > 1 else ""
+    reason = f"{inside}{', or '.join(reasons)}"
+    return SettingError(setting, f"{setting}={given.get(name)!r} cannot be used{explained}: {reason}")
 
 
-OTHER_NAMES = {
-    "use_twin_critics": "n_critics=2",
-    "twin_critics": "n_critics=2",
-    "vgs_enabled": "variance_gradient_scaling",
-    "use_vgs": "variance_gradient_scaling",
-    "vgs_warmup": "vgs_warmup_steps",
-    "critic_lr": "critic_lr_multiplier",
-    "vgs_floor": "vgs_min_scaling_factor",
-    "vgs_cap": "vgs_max_normalized_variance",
-    "entropy_coef": "ent_coef",
-    "value_coef": "vf_coef",
-    "env": "the section environment, or env=... where the model is made",
-    "device": "--device of the command, or device=... where the model is made",
-    "total_timesteps": "learn(total_timesteps=...)",
-}
+OTHER_NAMES = {"use_twin_critics": "n_critics", "vgs_enabled": "variance_gradient_scaling"}
 
 
 def reject_unknown(given: Iterable[str], where: str, homes: Mapping[str, Sequence[str]]) -> None:
-    """Refuse the first name that does not belong ``where`` it was written.
+    """Raise UnknownSettingError, with the right place or the nearest name, for the first that does not belong here.
 
-    :param given: the names written there
-    :param where: the level, a key of ``homes``
+    :param where: the level at which the names are given, a key of ``homes``
     :param homes: for every level, the names that belong to it
-    :raises UnknownSettingError: naming the right place or the nearest name
     """
     for name in given:
         if name not in homes[where]:
@@ -121,19 +99,12 @@ def _remedy(name: str, where: str, homes: Mapping[str, Sequence[str]]) -> str:
     return f"known here: {', '.join(sorted(homes[where])) or 'none'}"
 
 
-class TooLargeError(SettingError, MemoryError):
-    """A setting asks for more memory than there is."""
-
-
 class NonFiniteError(RLCoreError, ArithmeticError):
     """Training met NaN or infinity; nothing that was learnt has changed."""
 
 
 class NonFiniteGradientError(NonFiniteError):
-    """A gradient holds NaN or infinity; nothing was changed.
-
-    :param parameter: name of the parameter, or its position and shape where it has no name
-    """
+    """The gradient of ``parameter`` (its name, or position and shape) holds NaN or infinity; nothing was changed."""
 
     def __init__(self, parameter: str, message: str) -> None:
         super().__init__(message)
@@ -145,10 +116,7 @@ class NonFiniteReturnError(NonFiniteError):
 
 
 class NonFiniteObservationError(NonFiniteError):
-    """An environment returned an observation that is NaN or infinite; nothing that was learnt has changed.
-
-    :param environments: which, counted from 0
-    """
+    """The ``environments``, counted from 0, returned NaN or infinity; nothing that was learnt has changed."""
 
     def __init__(self, environments: tuple[int, ...], message: str) -> None:
         super().__init__(message)
@@ -164,13 +132,7 @@ class StateError(RLCoreError, ValueError):
 
 
 class CheckpointError(RLCoreError, ValueError):
-    """A file cannot be read as a checkpoint (truncated, foreign, unknown, mistyped, tampered with) or not be written.
-
-    The message has at most 500 characters: the middle of a longer text is left out.
-
-    :param path: the file, or None for a file object
-    :param reason: what is wrong with it
-    """
+    """A file (None for a file object) cannot be read as a checkpoint or not be written; at most 500 characters."""
 
     def __init__(self, path: str | PathLike[str] | None, reason: str) -> None:
         name = shortened(str(path), 200) if path is not None else "file object"
@@ -188,12 +150,7 @@ class ResumeWarning(UserWarning):
 
 
 class ConfigFileError(RLCoreError, ValueError):
-    """A configuration file cannot be read: missing, no YAML, or YAML of a kind that a configuration does not hold.
-
-    :param path: the file
-    :param line: where in it, counted from 1, or None
-    :param reason: what is wrong and what to do
-    """
+    """A configuration file cannot be read; ``line`` says where in it, counted from 1, if that is known."""
 
     def __init__(self, path: str | PathLike[str], line: int | None, reason: str) -> None:
         super().__init__(f"{path}: {reason}" if line is None else f"{path}, line {line}: {reason}")

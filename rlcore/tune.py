@@ -24,11 +24,9 @@ from rlcore.pbt.exploit import OptimizerStrategy, apply_exploit, mean_episode_re
 from rlcore.pbt.population import member_seed
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.arguments import whole_number
 from rlcore.ppo.live import set_hyperparameters
-from rlcore.ppo.optimizers import find_optimizer, optimizer_options
 from rlcore.ppo.saving import continued
-from rlcore.ppo.settings import LIVE, SHOWN, PPOSettings
+from rlcore.ppo.settings import LIVE, SHOWN, PPOSettings, find_optimizer, optimizer_options, whole_number
 from rlcore.state.model_file import read_model_file
 from rlcore.state.position import WINDOWS
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from rlcore.errors import SettingError
+from rlcore.errors import SettingError, refused_value
 
 Estimator: TypeAlias = Literal["mean", "spatial", "total", "element"]
 Normalization: TypeAlias = Literal["squared_mean", "second_moment"]
@@ -83,8 +83,4 @@ class ScalerSettings(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            name, removed = str(first["loc"][0]), isinstance(first["input"], str) and first["input"]
-            reason = REMOVED_ESTIMATORS.get(str(removed), first["msg"])
-            default = type(self).model_fields[name].default
-            raise SettingError(name, f"{name}={first['input']!r}: {reason} (default {default!r}).") from error
+            raise refused_value(error, type(self), values) from error

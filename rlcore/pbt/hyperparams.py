@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from rlcore.errors import SettingError, reject_unknown
+from rlcore.errors import SettingError, refused_value, reject_unknown
 from rlcore.ppo.settings import Count, Flag, Fraction, Seed, idle_under, plain
 
 HyperparamValue: TypeAlias = bool | int | float | str | None
@@ -34,12 +34,7 @@ class Table(BaseModel):
         try:
             super().__init__(**given)
         except ValidationError as error:
-            errors = error.errors(include_url=False, include_context=False)
-            name = str(errors[0]["loc"][0])
-            # Each type that a value may have reports an error of its own; the last type is the widest.
-            message = [each["msg"] for each in errors if each["loc"][0] == name][-1]
-            text = f"{where}: {name}={given.get(name)!r} cannot be used: {message[0].lower()}{message[1:]}"
-            raise SettingError(f"{where}[{name!r}]", text) from error
+            raise refused_value(error, type(self), given, where + "[{!r}]") from error
         self.check_rules()
 
     def check_rules(self) -> None:

@@ -32,8 +32,8 @@ from rlcore.pbt.turns import (
 )
 from rlcore.pbt.workers import Executor, InlineExecutor
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.arguments import whole_number
 from rlcore.ppo.live import plan_change
+from rlcore.ppo.settings import whole_number
 
 _logger = logging.getLogger("rlcore.pbt")
 

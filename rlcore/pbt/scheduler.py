@@ -16,8 +16,7 @@ from rlcore.errors import CallOrderError, SettingError, StateError
 from rlcore.pbt import files, selection
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, explored
 from rlcore.pbt.selection import Natural, PopulationMember, Ranking, performance_statistics
-from rlcore.ppo.arguments import whole_number
-from rlcore.ppo.settings import plain
+from rlcore.ppo.settings import plain, whole_number
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 

@@ -25,7 +25,7 @@ import cloudpickle
 import torch
 
 from rlcore.errors import CallOrderError, SettingError, WorkerError
-from rlcore.ppo.arguments import whole_number
+from rlcore.ppo.settings import whole_number
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -13,21 +13,19 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
-from stable_baselines3.common.utils import FloatSchedule, check_for_correct_spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore.checkpoint.refusal import refusals_name, unusable
 from rlcore.envs import vec_state as env_state
 from rlcore.errors import ResumeWarning, SettingError, StateError
 from rlcore.optim.upgd import UPGD
-from rlcore.ppo import construction, logging, losses, returns, saving, space_support, state_parts
-from rlcore.ppo.arguments import check_schedule, whole_number
+from rlcore.ppo import construction, logging, losses, returns, saving, state_parts
 from rlcore.ppo.buffer import Samples
 from rlcore.ppo.coefficients import EntropySchedule, KLPenalty
-from rlcore.ppo.live import assign
+from rlcore.ppo.live import set_hyperparameters
 from rlcore.ppo.logging import UpdateLog
 from rlcore.ppo.policy import POLICIES, set_learning_rate
-from rlcore.ppo.settings import MARKS, described
+from rlcore.ppo.settings import MARKS, check_schedule, described, require_effect, whole_number
 from rlcore.state.position import CheckedObservations
 from rlcore.state.registry import LEARNT, Scope, StatePart, TrainingState
 from rlcore.warn import warn_caller
@@ -38,8 +36,6 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
 
     An unknown or misplaced setting raises :class:`rlcore.errors.UnknownSettingError`, which names the right one. A
     setting that is assigned to later (``model.vgs_alpha = 0.5``) changes what trains, or raises if it cannot change.
-    What Stable-Baselines3 users know (callbacks, ``VecNormalize``, ``predict``, ``evaluate_policy``, the logger,
-    subclasses) works as they know it.
 
     :param policy: ``"MlpLstmPolicy"``, ``"CnnLstmPolicy"`` for images, ``"MultiInputLstmPolicy"`` for Dict
         observations, or a subclass of :class:`rlcore.ppo.policy.DistributionalRecurrentPolicy`
@@ -51,26 +47,20 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {**POLICIES}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Assign to an attribute; a setting of a model that is set up changes what trains.
-
-        :raises SettingError: if the value cannot be used, or the setting cannot change in a model that exists
-        """
+        """Assign to an attribute; a setting changes what trains, or raises SettingError if it cannot change."""
         if name in MARKS and self._is_set_up:
-            assign(self, name, value)
+            require_effect(name, value, self)
+            set_hyperparameters(self, {name: value})
         else:
             super().__setattr__(name, value)
 
-    # -- construction ---------------------------------------------------------------------------------------------
-
     def _setup_model(self) -> None:
-        space_support.require_model(self)
+        both = getattr(self, "observation_space", None), getattr(self, "action_space", None)  # None without environment
+        construction.require_spaces(*both, self.policy_class)
         self.set_random_seed(self.seed)
         self._setup_network()
         self.rollout_buffer = construction.make_buffer(self)
         self._last_lstm_states = construction.initial_lstm_states(self)
-        self.clip_range = FloatSchedule(self.clip_range)
-        if self.clip_range_vf is not None:
-            self.clip_range_vf = FloatSchedule(self.clip_range_vf)
         self.variance_gradient_scaler = construction.make_scaler(self)
         self.entropy_schedule = EntropySchedule(self)
         self.kl_penalty = KLPenalty(self)
@@ -86,25 +76,15 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
     def _setup_network(self) -> None:
         """The policy and what its values are scaled by: as much of a model as acting needs."""
         self._setup_lr_schedule()
-        self.value_scale = returns.make_return_scale(
-            self.return_scale, self.return_scale_decay, self.return_scale_min_std
-        )
+        scaling = self.return_scale, self.return_scale_decay, self.return_scale_min_std
+        self.value_scale = returns.make_return_scale(*scaling)
         self.policy = construction.make_policy(self)
 
     @staticmethod
     def _wrap_env(env: Any, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
         if isinstance(env, gym.Env | VecEnv):
-            space_support.require_spaces(env.observation_space, env.action_space)
-        try:
-            return RecurrentPPO._wrap_env(env, verbose, monitor_wrapper)
-        except ValueError as error:
-            if "not a Gymnasium environment" not in str(error):
-                raise
-            raise SettingError(
-                "env",
-                f"env={env!r:.80} is of type {type(env)}, not a Gymnasium environment; give one, its id, or a VecEnv "
-                "(stable_baselines3.common.env_util.make_vec_env makes one of several)",
-            ) from error
+            construction.require_spaces(env.observation_space, env.action_space)
+        return RecurrentPPO._wrap_env(env, verbose, monitor_wrapper)
 
     def _relink_scaler(self) -> None:
         """Point the scaler at the parameters that the policy has now."""
@@ -112,25 +92,15 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
             self.variance_gradient_scaler.update_parameters(self.policy.named_parameters())
 
     def rebuild_optimizer(self) -> None:
-        """Start a fresh optimizer over the policy's present parameters, and relink the scaler to them.
-
-        Call it after replacing a module of the policy.
-        """
+        """Start a fresh optimizer over the policy's parameters; call it after replacing a module of the policy."""
         self.policy.rebuild_optimizer()
         self._relink_scaler()
 
     def reset_lstm_states_to_initial(self) -> None:
-        """Set the LSTM states of every environment to zero, each of shape (layers, n_envs, hidden size).
-
-        For weights that the present states do not come from. The environments go on mid-episode, so the episode starts
-        stay as they truly are: a rollout from here is the continuation of its episodes by an LSTM that remembers
-        nothing of them. Where a run is still to be resumed after a load, it starts from these states.
-        """
+        """Set the LSTM states of every environment to zero, mid-episode too; a loaded run resumes from them as well."""
         self._last_lstm_states = construction.initial_lstm_states(self)
         state_parts.forget_lstm_states(self.pending_state)
         state_parts.forget_lstm_states(self._boundary or {})
-
-    # -- training -------------------------------------------------------------------------------------------------
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
@@ -144,21 +114,16 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
     def train(self) -> None:
         """Update the policy from the rollout buffer; an update that is interrupted or fails leaves no trace."""
         before = self._training_state().capture(Scope.LEARNER, Scope.PROGRESS)
-        complete = False
         try:
             self._update()
-            complete = True
-        finally:
-            if not complete:
-                self._training_state().restore(before, exact_match=False, expected=tuple(Scope))
+        except BaseException:
+            self._training_state().restore(before, exact_match=False, expected=tuple(Scope))
+            raise
         self._boundary = None
 
     def _update(self) -> None:
         returns.require_finite(self.rollout_buffer.returns)
         self.policy.set_training_mode(True)
-        for name in ("clip_range", "clip_range_vf"):
-            if getattr(self, name) is not None:
-                check_schedule(name, getattr(self, name), self._current_progress_remaining)
         self._update_learning_rate(self.policy.optimizer)
         self._scale_returns()
         explained = logging.explained_variance_of(self.rollout_buffer)
@@ -239,29 +204,6 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
             set_learning_rate(optimizer, lr, self.critic_lr_multiplier)
 
-    def learn(
-        self,
-        total_timesteps: int,
-        callback: MaybeCallback = None,
-        log_interval: int = 1,
-        tb_log_name: str = "DistributionalPPO",
-        reset_num_timesteps: bool = True,
-        progress_bar: bool = False,
-    ) -> DistributionalPPO:
-        """Train, as in Stable-Baselines3.
-
-        To go on exactly where a loaded model stopped, ask for what is left of the original total:
-        ``model.learn(total - model.num_timesteps, reset_num_timesteps=False)``. After an interruption in the same
-        process, without a load, training goes on from where the environments stand, and the unfinished rollout is lost.
-
-        :raises SettingError: if ``total_timesteps`` is no whole number of at least 0, or ``tensorboard_log`` no folder
-            to write in
-        :raises NonFiniteObservationError: if an environment returns NaN or infinity
-        :raises NonFiniteReturnError: if what it pays is
-        """
-        super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
-        return self
-
     def _setup_learn(
         self,
         total_timesteps: int,
@@ -270,14 +212,11 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         tb_log_name: str = "run",
         progress_bar: bool = False,
     ) -> tuple[int, BaseCallback]:
+        """Prepare training: with ``reset_num_timesteps=False`` where a loaded run was interrupted."""
         total_timesteps = whole_number("total_timesteps", total_timesteps)
+        tb_log_name = "DistributionalPPO" if tb_log_name == RecurrentPPO.__name__ else tb_log_name
         if self.env is None:
-            raise SettingError(
-                "env", "the model has no environment to learn in; call set_env(env), or load(path, env=env)"
-            )
-        if not self._custom_logger:
-            logging.require_log_folder(self.tensorboard_log)
-        self._warn_of_unsavable()
+            raise SettingError("env", "the model has no environment; call set_env(env), or load(path, env=env)")
         self._boundary = None
         if not reset_num_timesteps and self.pending_state:
             self._resume_run()
@@ -286,24 +225,11 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         self.pending_state.clear()
         return prepared
 
-    def _warn_of_unsavable(self) -> None:
-        """Say before training, rather than after it, that ``save()`` will fail."""
-        try:
-            self.own_settings()
-        except SettingError as error:
-            warn_caller(str(error), UserWarning)
-
     def _resume_run(self) -> None:
         """Restore environments, LSTM states and generators of a loaded run, or warn that they start fresh."""
-        reason = state_parts.resume_run(self)
-        if reason is not None:
-            warn_caller(
-                f"the environments start from a reset: {reason.rstrip('.')}; training goes on, but not exactly where "
-                "it stopped",
-                ResumeWarning,
-            )
-
-    # -- state ----------------------------------------------------------------------------------------------------
+        reason = (state_parts.resume_run(self) or "").rstrip(".")
+        if reason:
+            warn_caller(f"the environments start from a reset: {reason}; training goes on, not exactly", ResumeWarning)
 
     def _state_parts(self) -> list[StatePart]:
         return state_parts.state_parts(self)
@@ -312,10 +238,9 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         return TrainingState(self._state_parts(), self.pending_state)
 
     def get_parameters(self, include_optimizer: bool = True) -> dict[str, Any]:
-        """A snapshot of everything learnt: network, optimizer, scaler, normaliser. Later training does not change it.
+        """Return a snapshot of everything learnt: network, optimizer, scaler, normaliser.
 
-        :param include_optimizer: False leaves the optimizer out; what is left is for
-            ``set_parameters(..., exact_match=False)``
+        :param include_optimizer: False leaves it out, for ``set_parameters(..., exact_match=False)``
         :return: state by key; tensors and plain Python values only; a part that the model lacks is None
         """
         learnt = self._training_state().capture(*LEARNT)
@@ -327,17 +252,13 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         exact_match: bool = True,
         device: torch.device | str = "auto",  # noqa: ARG002
     ) -> None:
-        """Restore what ``get_parameters()`` gave, or the parameters in a checkpoint or model file.
+        """Restore what ``get_parameters()`` gave, or the parameters in a file; settings and device stay as they are.
 
-        What was learnt is taken over; the model's own settings (of the scaler, of the optimizer) stay as they are.
-
-        :param load_path_or_dict: a mapping from ``get_parameters()``, or the path of a file
+        :param load_path_or_dict: a mapping from ``get_parameters()``, or the path of a checkpoint or model file
         :param exact_match: require every part, and start fresh (with one warning) what optional part is absent; False
             restores what is there and leaves the rest alone
-        :param device: ignored, as the model stays on its own device
-        :raises StateError: if a state does not fit, or is no parameter; the model is unchanged
-        :raises ResumeWarning: where a filter makes an error of what is said to start fresh; the model is unchanged
-        :raises CheckpointError: if the file cannot be read or does not fit; the model is unchanged
+        :raises StateError: a state does not fit, or is no parameter; the model is unchanged, as by the other errors
+        :raises CheckpointError: the file cannot be read or does not fit
         """
         if not isinstance(load_path_or_dict, Mapping):
             with refusals_name(load_path_or_dict):
@@ -350,23 +271,12 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         """As in Stable-Baselines3; until learn(), what a loaded normaliser had learnt is restored into it."""
-        wrapped = self._wrap_env(env, self.verbose)
-        if wrapped.num_envs != self.n_envs:
-            raise SettingError(
-                "env",
-                f"env has {wrapped.num_envs} environments, the model was built for {self.n_envs}; give as many, or "
-                "load the model with load(path, env=env)",
-            )
-        check_for_correct_spaces(wrapped, self.observation_space, self.action_space)
-        waiting = self.pending_state.get("normalizer_state")
-        if waiting is not None:
-            if env_state.capture_normalizer(wrapped) is None:
-                raise StateError(
-                    "the model was trained behind VecNormalize and this environment has none, so it would see "
-                    "observations on another scale; wrap it: set_env(VecNormalize(env))"
-                )
-            env_state.restore_normalizer(wrapped, waiting)
+        wrapped, waiting = self._wrap_env(env, self.verbose), self.pending_state.get("normalizer_state")
+        if waiting is not None and env_state.capture_normalizer(wrapped) is None:
+            raise StateError("the model was trained behind VecNormalize and this environment has none; wrap it in one")
         super().set_env(wrapped, force_reset)
+        if waiting is not None:
+            env_state.restore_normalizer(wrapped, waiting)
         self._boundary = None
 
 

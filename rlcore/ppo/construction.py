@@ -1,104 +1,203 @@
-"""What a ConfiguredPPO is put together from, each part made from the model's settings."""
+"""Construction of a model: its constructor and attributes, the spaces it takes, and what is built from its settings."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, get_type_hints
 
+import numpy as np
 import torch
+from gymnasium import spaces
+from pydantic import Field
+from sb3_contrib import RecurrentPPO
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
+from stable_baselines3.common.type_aliases import GymEnv
+from stable_baselines3.common.utils import FloatSchedule
 
-from rlcore.checkpoint.refusal import unusable
-from rlcore.errors import StateError, TooLargeError
+from rlcore.errors import SettingError
 from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.ppo.buffer import TwinCriticBuffer, buffer_class
-from rlcore.ppo.configured import ConfiguredPPO
-from rlcore.ppo.optimizers import find_optimizer
-from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.ppo.coefficients import EntropySchedule, KLPenalty
+from rlcore.ppo.policy import DistributionalRecurrentPolicy, find_policy
 from rlcore.ppo.returns import ReturnScale
-from rlcore.ppo.state_parts import check_policy
-from rlcore.ppo.values import VALUE_DISTRIBUTIONS, ValueDistribution
-
-_NO_MEMORY = re.compile(
-    "can't allocate memory|out of memory|size calculation overflowed|array is too big|allowed dimension exceeded"
+from rlcore.ppo.settings import (
+    SCALER,
+    OwnSettings,
+    PPOSettings,
+    SharedSettings,
+    check_device,
+    declares_keywords,
+    find_optimizer,
+    part_of,
+    resolve_settings,
 )
-"""What torch and NumPy say of a size that is too large, where they do not raise MemoryError."""
+from rlcore.ppo.values import VALUE_DISTRIBUTIONS, ValueDistribution
+from rlcore.state.registry import TrainingState
+from rlcore.types import StateDict
+
+NO_SETTINGS: Final = ("self", "policy", "env", "device", "_init_setup_model")
+"""What the constructor takes next to settings."""
+P = ParamSpec("P")
+
+if TYPE_CHECKING:
+
+    @declares_keywords
+    class _Keywords(OwnSettings, SharedSettings):
+        """The constructor as type checkers and editors see it."""
+
+        policy: str | type[DistributionalRecurrentPolicy] = Field(kw_only=False)
+        env: GymEnv | str | None = Field(kw_only=False)
+        device: torch.device | str = "auto"
+        _init_setup_model: bool = True
+
+    class _Base(RecurrentPPO, OwnSettings):
+        """The settings as attributes."""
+
+else:
+    _Base, _Keywords = RecurrentPPO, object
 
 
-@contextmanager
-def _memory_for(wanted: str, setting: str) -> Iterator[None]:
-    """
-    :param wanted: what is built, for the error
-    :raises TooLargeError: if there is no memory for it
-    """
-    try:
-        yield
-    except (MemoryError, RuntimeError, ValueError) as error:
-        if not isinstance(error, MemoryError) and not _NO_MEMORY.search(str(error)):
-            raise
-        raise TooLargeError(setting, f"{wanted} needs more memory than there is; ask for less") from error
+def _takes_settings(
+    keywords: Callable[P, object],  # noqa: ARG001  # read by type checkers
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """Give a constructor the settings as keywords, also for ``inspect.signature`` and ``help``."""
+
+    def decorate(constructor: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        types, signature = get_type_hints(PPOSettings), inspect.signature(constructor)
+        settings = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=types[name])
+            for name, field in PPOSettings.model_fields.items()
+        ]
+        own = list(signature.parameters.values())
+        constructor.__signature__ = signature.replace(parameters=[*own[:3], *settings, *own[3:-1]])  # type: ignore[attr-defined]
+        return constructor
+
+    return decorate
 
 
-OUR_PACKAGES = ("rlcore.", "sb3_contrib.", "stable_baselines3.", "torch.")
-"""Packages whose modules can be built on the meta device."""
+class ConfiguredPPO(_Base):
+    """Has every setting of :class:`rlcore.ppo.settings.PPOSettings` as keyword and as attribute."""
 
+    clip_range: Any
+    clip_range_vf: Any
+    optimizer_kwargs: dict[str, Any]
+    return_scale: Literal["zero_lag", "snapshot"] | None
+    policy: DistributionalRecurrentPolicy
+    policy_class: type[DistributionalRecurrentPolicy]
+    rollout_buffer: TwinCriticBuffer
+    value_scale: ReturnScale
+    entropy_schedule: EntropySchedule
+    kl_penalty: KLPenalty
+    variance_gradient_scaler: VarianceGradientScaler | None = None
+    pending_state: dict[str, StateDict]
+    _boundary: dict[str, StateDict | None] | None = None
+    _last_lstm_states: Any
+    _is_set_up: bool = False
 
-def require_network_of(model: ConfiguredPPO, weights: object) -> None:
-    """Compare the network that the model's settings ask for with saved weights, before it takes memory.
-
-    :param weights: the saved part ``policy``
-    :raises StateError: if names, shapes or numbers do not fit
-    """
-    if not isinstance(weights, dict):
-        raise StateError("holds no policy")
-    network = model.policy_kwargs
-    widths = network.get("net_arch") or ()
-    depths = [len(part) for part in (widths.values() if isinstance(widths, Mapping) else [widths])]
-    layers = max([network.get("n_lstm_layers", 1), *depths])
-    if layers > len(weights):
-        raise StateError(
-            f"policy_kwargs ask for {layers} layers, and the file has {len(weights)} tensors of weights; load it with "
-            "the settings that it was saved with"
+    @_takes_settings(_Keywords)
+    def __init__(
+        self,
+        policy: str | type[DistributionalRecurrentPolicy],
+        env: GymEnv | str | None,
+        *,
+        device: torch.device | str = "auto",
+        _init_setup_model: bool = True,
+        **given: Any,
+    ) -> None:
+        settings = resolve_settings(given)
+        check_device(device)
+        super().__init__(
+            find_policy(policy),
+            env,  # type: ignore[arg-type]  # None, for a model that only predicts
+            verbose=settings.verbose,  # which wrapping the environment reads
+            device=device,
+            _init_setup_model=False,
         )
-    try:
-        with torch.device("meta"), unusable("the network of policy_kwargs, n_quantiles and num_atoms"):
-            expected = _policy(model, VALUE_DISTRIBUTIONS[model.value_distribution].from_settings(model, ReturnScale()))
-    except StateError:
-        classes = [model.policy_class, network.get("features_extractor_class"), network.get("activation_fn")]
-        if all(each is None or each.__module__.startswith(OUR_PACKAGES) for each in classes):
-            raise
-        return  # a class of the user's own that needs real tensors: the weights are compared once it is built
-    check_policy(weights, expected.state_dict())
+        self.pending_state = {}
+        self._adopt(settings)
+        if _init_setup_model:
+            self._setup_model()
+
+    def _adopt(self, settings: PPOSettings) -> None:
+        schedules = {name: getattr(settings, name) for name in ("clip_range", "clip_range_vf")}
+        wrapped = {name: FloatSchedule(given) for name, given in schedules.items() if given is not None}
+        vars(self).update({**dict(settings), **wrapped}, _stats_window_size=settings.stats_window_size)
+
+    def _training_state(self) -> TrainingState:
+        raise NotImplementedError
+
+    def rebuild_optimizer(self) -> None:
+        raise NotImplementedError
+
+    def own_settings(self) -> dict[str, Any]:
+        """Return what only the constructor of a subclass takes, as the attributes of the same names have it."""
+        return {name: getattr(self, name) for name in own_names(type(self))}
+
+
+def own_names(algorithm: type[ConfiguredPPO]) -> list[str]:
+    """Return the names that the constructors of an algorithm's class take and DistributionalPPO does not."""
+    below = algorithm.__mro__[: algorithm.__mro__.index(ConfiguredPPO)]
+    constructors = [vars(each)["__init__"] for each in below if "__init__" in vars(each)]
+    parameters = [each for constructor in constructors for each in inspect.signature(constructor).parameters.values()]
+    names = dict.fromkeys(each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD))
+    return [name for name in names if name not in (*NO_SETTINGS, *PPOSettings.model_fields)]
+
+
+SUPPORTED: Final = (
+    "'MlpLstmPolicy' reads Box, Discrete, MultiDiscrete and MultiBinary, 'CnnLstmPolicy' images, and "
+    "'MultiInputLstmPolicy' one Dict of these; actions are a Box of floats with finite bounds, Discrete, MultiDiscrete "
+    "or MultiBinary, of at most one dimension but Box; Discrete and MultiDiscrete count from 0, and nothing is empty"
+)
+
+
+def _is_supported(space: Any, *, as_action: bool) -> bool:
+    """Return True for a space of the table in README.md."""
+    shape: Any = getattr(space, "shape", None)
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return bool(shape != (0,) and len(shape) <= 1 and not np.any(space.start))
+    if not isinstance(space, spaces.Box | spaces.MultiBinary) or 0 in shape:
+        return False
+    if not as_action:
+        return shape != ()
+    if isinstance(space, spaces.Box):
+        return bool(space.is_bounded() and space.dtype.kind == "f")
+    return isinstance(space.n, int)
+
+
+def require_spaces(
+    observation_space: Any, action_space: Any, policy_class: type[DistributionalRecurrentPolicy] | None = None
+) -> None:
+    """Raise SettingError unless the policy (None: any policy) takes the spaces."""
+    is_dict = isinstance(observation_space, spaces.Dict)
+    parts = list(observation_space.values()) if is_dict else [observation_space]
+    readable = bool(parts) and all(_is_supported(part, as_action=False) for part in parts)
+    if policy_class is not None and policy_class.takes_dict is not is_dict:
+        readable = False
+    if not readable or not _is_supported(action_space, as_action=True):
+        side = f"actions are {action_space!r}" if readable else f"observations are {observation_space!r}"
+        shown = " ".join(side.split())[:150]
+        raise SettingError("env", f"the {shown}, which the policy does not take: {SUPPORTED}")
 
 
 def make_values(model: ConfiguredPPO) -> ValueDistribution:
-    """How each critic describes returns."""
+    """Return how each critic describes returns."""
     return VALUE_DISTRIBUTIONS[model.value_distribution].from_settings(model, model.value_scale)
 
 
 def make_policy(model: ConfiguredPPO) -> DistributionalRecurrentPolicy:
-    """The network with its optimizer, on the model's device.
-
-    :raises TooLargeError: if there is no memory for it
-    """
-    values = make_values(model)
-    wanted = f"a network of policy_kwargs={model.policy_kwargs!r} with {values.n_outputs} outputs for each critic"
-    with _memory_for(wanted, "policy_kwargs"):
-        policy = _policy(
-            model,
-            values,
-            critic_lr_multiplier=model.critic_lr_multiplier,
-            optimizer_class=find_optimizer(model.optimizer_class),
-            optimizer_kwargs=dict(model.optimizer_kwargs),
-        )
-        return policy.to(model.device)
+    """Build the network with its optimizer, on the model's device."""
+    options = {
+        "critic_lr_multiplier": model.critic_lr_multiplier,
+        "optimizer_class": find_optimizer(model.optimizer_class),
+        "optimizer_kwargs": dict(model.optimizer_kwargs),
+    }
+    return build_policy(model, make_values(model), **options).to(model.device)
 
 
-def _policy(model: ConfiguredPPO, values: ValueDistribution, **options: Any) -> DistributionalRecurrentPolicy:
-    policy_class: Any = model.policy_class
-    policy: DistributionalRecurrentPolicy = policy_class(
+def build_policy(model: ConfiguredPPO, values: ValueDistribution, **options: Any) -> DistributionalRecurrentPolicy:
+    """Build the network on the default device."""
+    return model.policy_class(
         model.observation_space,
         model.action_space,
         model.lr_schedule,
@@ -107,31 +206,26 @@ def _policy(model: ConfiguredPPO, values: ValueDistribution, **options: Any) -> 
         **options,
         **model.policy_kwargs,
     )
-    return policy
 
 
 def make_buffer(model: ConfiguredPPO) -> TwinCriticBuffer:
-    """An empty rollout buffer for the policy's LSTM states.
-
-    :raises TooLargeError: if there is no memory for it
-    """
+    """Build an empty rollout buffer for the policy's LSTM states."""
     lstm = model.policy.lstm_actor
-    with _memory_for(f"a rollout of n_steps={model.n_steps} in n_envs={model.n_envs} environments", "n_steps"):
-        return buffer_class(model.observation_space)(
-            model.n_steps,
-            model.observation_space,
-            model.action_space,
-            (model.n_steps, lstm.num_layers, model.n_envs, lstm.hidden_size),
-            model.device,
-            gamma=model.gamma,
-            gae_lambda=model.gae_lambda,
-            n_envs=model.n_envs,
-            n_critics=model.n_critics,
-        )
+    return buffer_class(model.observation_space)(
+        model.n_steps,
+        model.observation_space,
+        model.action_space,
+        (model.n_steps, lstm.num_layers, model.n_envs, lstm.hidden_size),
+        model.device,
+        gamma=model.gamma,
+        gae_lambda=model.gae_lambda,
+        n_envs=model.n_envs,
+        n_critics=model.n_critics,
+    )
 
 
 def initial_lstm_states(model: ConfiguredPPO) -> RNNStates:
-    """Zeros, each of shape (layers, n_envs, hidden size)."""
+    """Return zeros, each of shape (layers, n_envs, hidden size)."""
     lstm = model.policy.lstm_actor
     shape = (lstm.num_layers, model.n_envs, lstm.hidden_size)
     hidden = [torch.zeros(shape, device=model.device) for _ in range(4)]
@@ -139,17 +233,8 @@ def initial_lstm_states(model: ConfiguredPPO) -> RNNStates:
 
 
 def make_scaler(model: ConfiguredPPO) -> VarianceGradientScaler | None:
-    """A scaler that has measured nothing, or None where there is to be none."""
+    """Build a scaler that has measured nothing; None without ``variance_gradient_scaling``."""
     if not model.variance_gradient_scaling:
         return None
-    return VarianceGradientScaler(
-        model.policy.named_parameters(),
-        beta=model.vgs_beta,
-        alpha=model.vgs_alpha,
-        eps=model.vgs_eps,
-        warmup_steps=model.vgs_warmup_steps,
-        estimator=model.vgs_estimator,
-        normalization=model.vgs_normalization,
-        min_scaling_factor=model.vgs_min_scaling_factor,
-        max_normalized_variance=model.vgs_max_normalized_variance,
-    )
+    settings = {name.removeprefix("vgs_"): getattr(model, name) for name in part_of(SCALER)}
+    return VarianceGradientScaler(model.policy.named_parameters(), **settings)

@@ -6,43 +6,22 @@ alike, so the variance in proportion to the mean is the same with and without it
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import torch
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import explained_variance
 
-from rlcore.errors import SettingError
 from rlcore.optim.noise import noise_to_signal
 from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.ppo.buffer import TwinCriticBuffer
-from rlcore.ppo.configured import ConfiguredPPO
+from rlcore.ppo.construction import ConfiguredPPO
 from rlcore.ppo.losses import MinibatchLosses
 
 Measures = Iterator[tuple[str, float]]
-
-
-def require_log_folder(folder: str | None) -> None:
-    """Make the folder of TensorBoard's files where it is missing.
-
-    :raises SettingError: if it cannot be made or written in
-    """
-    reason = None
-    if folder is not None:
-        try:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            reason = None if os.access(folder, os.W_OK | os.X_OK) else "Permission denied"
-        except OSError as error:
-            reason = error.strerror
-    if reason is not None:
-        raise SettingError(
-            "tensorboard_log", f"tensorboard_log={folder!r} is no folder to write in ({reason}); give another, or None"
-        )
 
 
 def explained_variance_of(buffer: TwinCriticBuffer) -> float:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from rlcore.checkpoint.codec import register_class
 from rlcore.errors import CheckpointError, SettingError
-from rlcore.ppo.optimizers import make_optimizer
+from rlcore.ppo.settings import make_optimizer
 from rlcore.ppo.values import QuantileValues, ValueDistribution
 
 SUPPORT = "value_support"

@@ -19,12 +19,19 @@ from rlcore.envs import vec_state
 from rlcore.errors import CheckpointError, NonFiniteObservationError, ResumeWarning, SettingError, StateError
 from rlcore.optim.gradient_variance import ESTIMATORS
 from rlcore.optim.settings import REMOVED_ESTIMATORS
-from rlcore.ppo import construction, space_support
-from rlcore.ppo.arguments import check_device
-from rlcore.ppo.configured import ConfiguredPPO, own_names
-from rlcore.ppo.optimizers import default_learning_rate, find_optimizer, names_learning_rate
+from rlcore.ppo import construction, state_parts
+from rlcore.ppo.construction import ConfiguredPPO, own_names
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
-from rlcore.ppo.settings import SCALER, SHOWN, PPOSettings, part_of
+from rlcore.ppo.settings import (
+    SCALER,
+    SHOWN,
+    PPOSettings,
+    check_device,
+    default_learning_rate,
+    find_optimizer,
+    part_of,
+    resolve_settings,
+)
 from rlcore.state import model_file
 from rlcore.state.model_file import SPACES, read_model_file, refusals_of
 from rlcore.state.optimizer_state import fit_optimizer, missing_moments
@@ -155,7 +162,7 @@ class SavablePPO(ConfiguredPPO):
         changes = {name: value for name, value in settings.items() if name not in names}
         with model_file.generators_untouched():
             self.__init__(content["policy_class"], env, device=device, _init_setup_model=False, **own)  # type: ignore[misc]
-            self._configure(changed_settings(saved, changes), changes)
+            self._adopt(resolve_settings(changed_settings(saved, changes), changes))
             if self.env is None:
                 vars(self).update({name: content[name] for name in (*SPACES, "n_envs")})
                 self._require_room_for_lstm_states()
@@ -199,9 +206,9 @@ class SavablePPO(ConfiguredPPO):
 
     def _require_network_of(self, state: Mapping[str, Any]) -> None:
         """Raise StateError unless the saved weights fit the network of the settings, before it takes memory."""
-        space_support.require_model(self)
+        construction.require_spaces(self.observation_space, self.action_space, self.policy_class)
         self._setup_lr_schedule()
-        construction.require_network_of(self, state.get("policy"))
+        state_parts.require_network_of(self, state.get("policy"))
 
     def _require_meaning_of_values(self, saved: Mapping[str, Any]) -> None:
         """
@@ -248,11 +255,9 @@ def decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], pa
 def changed_settings(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return saved settings with the user's changes; another optimizer brings its own default rate for a default."""
     merged, optimizer = {**saved, **changes}, saved.get("optimizer_class")
-    if "learning_rate" not in changes and "optimizer_class" in changes and optimizer is not None:
-        if saved.get("learning_rate") == default_learning_rate(find_optimizer(optimizer)):
-            merged["learning_rate"] = None
-    elif "learning_rate" not in changes and names_learning_rate(changes):
-        merged["learning_rate"] = None
+    if optimizer is not None and "optimizer_class" in changes and "learning_rate" not in changes:
+        had_default = saved.get("learning_rate") == default_learning_rate(find_optimizer(optimizer))
+        merged["learning_rate"] = None if had_default else merged.get("learning_rate")
     return merged
 
 

@@ -2,41 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, Literal, Self, TypeVar, dataclass_transform, get_args, get_origin
+import inspect
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, dataclass_transform, get_args
 
 import numpy as np
 import torch
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic_core import PydanticCustomError
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, FlattenExtractor
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
+from typing_extensions import TypedDict
 
-from rlcore.errors import refused_value
+from rlcore.checkpoint.codec import register_class
+from rlcore.errors import SettingError, refused_value
 from rlcore.errors import reject_unknown as reject_unknown
-from rlcore.optim.settings import REMOVED_ESTIMATORS
-from rlcore.ppo.optimizers import find_optimizer, optimizer_options
+from rlcore.optim.upgd import UPGD, AdaptiveUPGD
 
-Schedule = Callable[[float], float]
 _Class = TypeVar("_Class")
+
+TOP: Final = "DistributionalPPO"
+NESTED: Final = {name: f"policy_kwargs[{name!r}]" for name in ("lstm_kwargs", "net_arch")}
+"""The levels below ``policy_kwargs``."""
 
 
 def plain(value: Any) -> Any:
-    """NumPy scalars as Python values; other values unchanged."""
+    """Return NumPy scalars as Python values, and other values unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def flag_value(value: object) -> object:
-    """NumPy's bools as Python's; other values unchanged, since bool() would take any text for True."""
+    """Return NumPy's bools as Python's, and other values unchanged; bool() would take any text for True."""
     return bool(value) if isinstance(value, np.bool_) else value
 
 
-def _estimator(value: object) -> object:
-    if isinstance(value, str) and value in REMOVED_ESTIMATORS:
-        raise PydanticCustomError("removed", REMOVED_ESTIMATORS[value])
-    return value
+def check_schedule(setting: str, schedule: Callable[[float], Any], remaining: float) -> float:
+    """Return the value of a schedule at ``remaining`` progress, or raise SettingError if it cannot be a rate."""
+    value = plain(schedule(remaining))
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        found = f"{setting} gives {value!r} at remaining progress {remaining:g}"
+        raise SettingError(setting, f"{found}; a schedule must give a finite number of at least 0")
+    return float(value)
 
 
+def _checked_at_its_start(schedule: Callable[[float], float], info: ValidationInfo) -> Callable[[float], float]:
+    check_schedule(str(info.field_name), schedule, 1.0)
+    return schedule
+
+
+Schedule = Annotated[Callable[[float], float], AfterValidator(_checked_at_its_start)]
 Positive = Annotated[float, BeforeValidator(plain), Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, BeforeValidator(plain), Field(ge=0, allow_inf_nan=False)]
 Finite = Annotated[float, BeforeValidator(plain), Field(allow_inf_nan=False)]
@@ -45,217 +59,164 @@ Rate = Annotated[Positive, Field(le=1e6)]
 Count = Annotated[int, BeforeValidator(plain), Field(ge=1)]
 Natural = Annotated[int, BeforeValidator(plain), Field(ge=0)]
 Flag = Annotated[bool, BeforeValidator(lambda value: flag_value(value))]  # looked up at each call
+Distribution = Literal["quantile", "categorical"]
+Scale = Literal["auto", "zero_lag", "snapshot"]
+Estimator = Literal["mean", "spatial", "total", "element"]
+Normalization = Literal["squared_mean", "second_moment"]
 Seed = Annotated[int, BeforeValidator(plain), Field(ge=0, lt=2**32)]
-Estimator = Annotated[Literal["mean", "spatial", "total", "element"], BeforeValidator(_estimator)]
 
 
-class Table(BaseModel):
-    """Settings of one level. Every value is checked when the table is made."""
+BOOST: Final = "ent_coef_boost"
+BUILT: Final = "it is read when the model is built"
+SCALER: Final = "variance_gradient_scaling"
+PENALTY: Final = "kl_penalty_target"
+RETURNS: Final = "return_scale"
+NETWORK: Final = "it shapes the network"
+ATOMS: Final = "the atoms of the learnt distributions would mean other returns"
+MOMENTS: Final = "the moments of one optimizer are of no use to another"
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+if TYPE_CHECKING:
+    PolicyKwargs = dict[str, Any]
+else:
 
-    @classmethod
-    def checked(cls, given: Mapping[str, Any], where: str) -> Self:
-        """Make the table of a level below the settings.
+    class PolicyKwargs(TypedDict, total=False):
+        """Settings of the network, with names, meanings and defaults of sb3-contrib."""
 
-        :param where: the level, such as ``policy_kwargs``
-        :raises SettingError: for the first name or value that cannot be used
-        """
-        reject_unknown(given, where, homes({}))
-        try:
-            return cls(**given)
-        except ValidationError as error:
-            raise refused_value(error, cls, given, where + "[{!r}]") from error
+        __pydantic_config__ = ConfigDict(extra="allow", strict=True)  # unknown names are refused with the right one
 
-
-class LstmSettings(Table):
-    """Settings in ``policy_kwargs['lstm_kwargs']``."""
-
-    bias: Flag = True
-    dropout: Fraction = 0.0
-
-
-class NetArch(Table):
-    """Hidden widths of the actor and of every critic head in ``policy_kwargs['net_arch']``.
-
-    As in Stable-Baselines3, a part that a dict leaves out has no hidden layer. Without ``net_arch`` each part has two
-    of 64, and none behind ``NatureCNN``.
-    """
-
-    pi: list[Count] = []
-    vf: list[Count] = []
+        net_arch: list[Count] | dict[Literal["pi", "vf"], list[Count]] | None
+        activation_fn: type[nn.Module]
+        ortho_init: Flag
+        log_std_init: Finite
+        features_extractor_class: type[BaseFeaturesExtractor]
+        features_extractor_kwargs: dict[str, Any]
+        share_features_extractor: Flag
+        normalize_images: Flag
+        lstm_hidden_size: Count
+        n_lstm_layers: Count
+        shared_lstm: Flag
+        enable_critic_lstm: Flag
+        lstm_kwargs: dict[Literal["bias", "dropout"], Flag | Fraction]
+        optimizer_class: Any
+        optimizer_kwargs: Any
 
 
-class PolicySettings(Table):
-    """Settings in ``policy_kwargs``, with the names and meanings of sb3-contrib."""
-
-    net_arch: list[Count] | NetArch | None = None
-    activation_fn: type[nn.Module] = nn.Tanh
-    ortho_init: Flag = True
-    log_std_init: Finite = 0.0
-    features_extractor_class: type[BaseFeaturesExtractor] = FlattenExtractor
-    features_extractor_kwargs: dict[str, Any] = {}
-    share_features_extractor: Flag = True
-    normalize_images: Flag = True
-    lstm_hidden_size: Count = 256
-    n_lstm_layers: Count = 1
-    shared_lstm: Flag = False
-    enable_critic_lstm: Flag = True
-    lstm_kwargs: LstmSettings = LstmSettings()
-
-
-def live(meaning: str, part_of: str | None = None, *, shown: bool = False, **limits: Any) -> Any:
+def live(meaning: str, part_of: str | None = None, *, default: Any, shown: bool = False, **limits: Any) -> Any:
     """Declare a setting that may change while training.
 
     :param part_of: the setting that switches this one on, or the value distribution that reads it
-    :param shown: the setting changes output alone, and never what is trained
-    :param limits: limits in addition to those of the type, as ``pydantic.Field`` takes them
+    :param shown: the setting changes output alone
+    :param limits: limits as ``pydantic.Field`` takes them
     """
-    extra: Any = {"live": True, "part_of": part_of, "shown": shown}
-    return Field(description=meaning, json_schema_extra=extra, **limits)
+    extra: Any = {"part_of": part_of, "shown": shown, "fixed": None}
+    return Field(default, description=meaning, json_schema_extra=extra, **limits)
 
 
-def fixed(
-    meaning: str, why: str = "it is read when the model is built", *, part_of: str | None = None, **limits: Any
-) -> Any:
-    """Declare a setting that is fixed once the model is built.
-
-    :param why: why it cannot change
-    """
-    extra: Any = {"live": False, "why": why, "part_of": part_of}
-    return Field(description=meaning, json_schema_extra=extra, **limits)
+def fixed(meaning: str, why: str = BUILT, part_of: str | None = None, *, default: Any, **limits: Any) -> Any:
+    """Declare a setting that is fixed once the model is built, and why."""
+    extra: Any = {"part_of": part_of, "shown": False, "fixed": why}
+    return Field(default, description=meaning, json_schema_extra=extra, **limits)
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(Field,))
+@dataclass_transform(kw_only_default=True, field_specifiers=(Field, live, fixed))
 def declares_keywords(table: type[_Class]) -> type[_Class]:
     """Tell type checkers and editors that the annotations of a class are the keywords of its constructor."""
     return table
-
-
-SCALER: Final = "variance_gradient_scaling"
-NETWORK: Final = "it shapes the network"
-ATOMS: Final = "the atoms of the learnt distributions would mean other returns"
 
 
 @declares_keywords
 class SharedSettings:
     """The settings that sb3-contrib's RecurrentPPO has too."""
 
-    learning_rate: Annotated[
-        Rate | Schedule | None, live("number or schedule; default 2e-3 with adaptive_upgd, else 3e-4")
-    ] = None
-    n_steps: Annotated[Count, fixed("steps of each environment per rollout", why="it shapes the rollout buffer")] = 128
-    batch_size: Annotated[Count, live("samples of a minibatch")] = 128
-    n_epochs: Annotated[Count, live("passes over each rollout", le=10**6)] = 10
-    gamma: Annotated[Fraction, live("discount factor")] = 0.99
-    gae_lambda: Annotated[Fraction, live("lambda of generalised advantage estimation")] = 0.95
-    clip_range: Annotated[Positive | Schedule, live("clipping of the probability ratio")] = 0.2
-    clip_range_vf: Annotated[
-        Positive | Schedule | None, live("clipping of each critic's mean, in units of the return")
-    ] = None
-    normalize_advantage: Annotated[Flag, live("normalise the advantages of each minibatch")] = True
-    ent_coef: Annotated[NonNegative | None, live("weight of the entropy bonus; default 0")] = None
-    vf_coef: Annotated[NonNegative, live("weight of the value loss")] = 0.5
-    max_grad_norm: Annotated[Positive, live("largest norm of the gradient, after its scaling")] = 0.5
-    target_kl: Annotated[Positive | None, live("stop an update beyond 1.5 times this KL divergence")] = None
-    tensorboard_log: Annotated[str | None, live("folder for TensorBoard", shown=True)] = None
-    policy_kwargs: Annotated[dict[str, Any] | None, fixed("settings of the policy network", why=NETWORK)] = None
-    verbose: Annotated[Natural, live("0 silent, 1 info, 2 debug", shown=True, le=2)] = 0
-    seed: Annotated[Seed | None, fixed("seed of every generator")] = None
+    learning_rate: Rate | Schedule | None = live("number or schedule; 2e-3 with adaptive_upgd, else 3e-4", default=None)
+    n_steps: Count = fixed("steps of each environment per rollout", "it shapes the rollout buffer", default=128)
+    batch_size: Count = live("samples of a minibatch", default=128)
+    n_epochs: Count = live("passes over each rollout", default=10, le=10**6)
+    gamma: Fraction = live("discount factor", default=0.99)
+    gae_lambda: Fraction = live("lambda of generalised advantage estimation", default=0.95)
+    clip_range: Positive | Schedule = live("clipping of the probability ratio", default=0.2)
+    clip_range_vf: Positive | Schedule | None = live("clipping of each critic's mean, in returns", default=None)
+    normalize_advantage: Flag = live("normalise the advantages of each minibatch", default=True)
+    ent_coef: NonNegative | None = live("weight of the entropy bonus; default 0", default=None)
+    vf_coef: NonNegative = live("weight of the value loss", default=0.5)
+    max_grad_norm: Positive = live("largest norm of the gradient, after its scaling", default=0.5)
+    target_kl: Positive | None = live("stop an update beyond 1.5 times this KL divergence", default=None)
+    tensorboard_log: str | None = live("folder for TensorBoard", default=None, shown=True)
+    policy_kwargs: PolicyKwargs | None = fixed("settings of the policy network", NETWORK, default=None)
+    verbose: Natural = live("0 silent, 1 info, 2 debug", default=0, shown=True, le=2)
+    seed: Seed | None = fixed("seed of every generator", default=None)
 
 
 @declares_keywords
 class OwnSettings:
     """The settings that RecurrentPPO lacks."""
 
-    ent_coef_initial: Annotated[NonNegative | None, live("another name for ent_coef")] = None
-    ent_coef_final: Annotated[NonNegative | None, live("where ent_coef ends, linear in progress")] = None
-    ent_coef_min: Annotated[NonNegative, live("floor of the entropy coefficient, above its start too")] = 0.0
-    ent_coef_boost: Annotated[Finite | None, live("largest factor on ent_coef while critics explain nothing", gt=1)] = (
-        None
+    ent_coef_initial: NonNegative | None = live("another name for ent_coef", default=None)
+    ent_coef_final: NonNegative | None = live("where ent_coef ends, linear in progress", default=None)
+    ent_coef_min: NonNegative = live("floor of the entropy coefficient, above its start too", default=0.0)
+    ent_coef_boost: Finite | None = live("largest factor on ent_coef while critics explain nothing", default=None, gt=1)
+    ent_coef_plateau_explained_variance: Finite = live("an update below it is bad", BOOST, default=0.0, le=1)
+    ent_coef_plateau_patience: Count = live("bad updates that raise ent_coef, good that lower it", BOOST, default=3)
+    kl_penalty_target: Positive | None = live("KL divergence that a penalty in the loss aims at", default=None)
+    kl_penalty_coef: Positive = live("first weight of the KL penalty", PENALTY, default=0.2)
+    kl_penalty_min_coef: Positive = live("least weight of the KL penalty", PENALTY, default=1e-3)
+    kl_penalty_max_coef: Positive = live("largest weight of the KL penalty", PENALTY, default=100.0)
+    optimizer_class: str | type[torch.optim.Optimizer] = fixed(
+        "adaptive_upgd, upgd, adam, adamw, sgd, rmsprop or a class", MOMENTS, default="adaptive_upgd"
     )
-    ent_coef_plateau_explained_variance: Annotated[
-        Finite, live("an update is bad below this explained variance", "ent_coef_boost", le=1)
-    ] = 0.0
-    ent_coef_plateau_patience: Annotated[
-        Count, live("bad updates that raise ent_coef, good ones that lower it", "ent_coef_boost")
-    ] = 3
-    kl_penalty_target: Annotated[Positive | None, live("KL divergence that a penalty in the loss aims at")] = None
-    kl_penalty_coef: Annotated[Positive, live("first weight of the KL penalty", "kl_penalty_target")] = 0.2
-    kl_penalty_min_coef: Annotated[Positive, live("least weight of the KL penalty", "kl_penalty_target")] = 1e-3
-    kl_penalty_max_coef: Annotated[Positive, live("largest weight of the KL penalty", "kl_penalty_target")] = 100.0
-    optimizer_class: Annotated[
-        str | type[torch.optim.Optimizer],
-        fixed(
-            "adaptive_upgd, upgd, adam, adamw, sgd, rmsprop or a class",
-            why="the moments of one optimizer are of no use to another",
-        ),
-    ] = "adaptive_upgd"
-    optimizer_kwargs: Annotated[
-        dict[str, Any] | None, live("settings of the optimizer; 'lr' becomes learning_rate")
-    ] = None
-    critic_lr_multiplier: Annotated[Positive, live("the critics' learning rate over the actor's")] = 1.0
-    n_critics: Annotated[Count, fixed("2 for twin critics, 1 for a single one", why=NETWORK, le=2)] = 2
-    value_distribution: Annotated[
-        Literal["quantile", "categorical"], fixed("how a critic describes returns", why=NETWORK)
-    ] = "quantile"
-    n_quantiles: Annotated[Count, fixed("quantiles of each critic", why=NETWORK, part_of="quantile")] = 32
-    huber_kappa: Annotated[NonNegative, live("where the Huber loss turns linear, in scaled returns", "quantile")] = 1.0
-    num_atoms: Annotated[
-        Count | None, fixed("atoms of each categorical critic; default 51", ge=2, why=ATOMS, part_of="categorical")
-    ] = None
-    v_min: Annotated[
-        Finite | None,
-        fixed("return at the first atom; needed with categorical values", why=ATOMS, part_of="categorical"),
-    ] = None
-    v_max: Annotated[
-        Finite | None,
-        fixed("return at the last atom; needed with categorical values", why=ATOMS, part_of="categorical"),
-    ] = None
-    return_scale: Annotated[
-        Literal["auto", "zero_lag", "snapshot"] | None, fixed("scale of returns; auto: zero_lag, None with atoms")
-    ] = "auto"
-    return_scale_decay: Annotated[
-        Fraction, fixed("decay of the return statistics, once a rollout", part_of="return_scale", lt=1)
-    ] = 0.9
-    return_scale_min_std: Annotated[
-        Positive, fixed("floor of the standard deviation of the returns", part_of="return_scale")
-    ] = 1e-4
-    variance_gradient_scaling: Annotated[
-        Flag,
-        fixed(
-            "scale gradients by their variance; no benefit was measured",
-            why="the scaler's statistics would be lost; vgs_alpha=0 scales by 1 and keeps measuring",
-        ),
-    ] = False
-    vgs_beta: Annotated[Fraction, live("decay of the scaler's statistics", SCALER, lt=1)] = 0.99
-    vgs_alpha: Annotated[NonNegative, live("strength of the scaling", SCALER)] = 0.1
-    vgs_eps: Annotated[Positive, live("added to the denominator of the normalised variance", SCALER)] = 1e-8
-    vgs_warmup_steps: Annotated[Natural, live("optimizer steps before the scaling acts", SCALER)] = 100
-    vgs_estimator: Annotated[Estimator, live("which variance is measured", SCALER)] = "mean"
-    vgs_normalization: Annotated[
-        Literal["squared_mean", "second_moment"], live("what the variance is divided by", SCALER)
-    ] = "squared_mean"
-    vgs_min_scaling_factor: Annotated[Fraction, live("floor of the factor", SCALER, gt=0)] = 0.1
-    vgs_max_normalized_variance: Annotated[Positive, live("cap of the normalised variance", SCALER)] = 100.0
-    stats_window_size: Annotated[Count, fixed("episodes that the logged means cover")] = 100
+    optimizer_kwargs: dict[str, Any] | None = live("settings of the optimizer; 'lr' sets learning_rate", default=None)
+    critic_lr_multiplier: Positive = live("the critics' learning rate over the actor's", default=1.0)
+    n_critics: Count = fixed("2 for twin critics, 1 for a single one", NETWORK, default=2, le=2)
+    value_distribution: Distribution = fixed("how a critic describes returns", NETWORK, default="quantile")
+    n_quantiles: Count = fixed("quantiles of each critic", NETWORK, "quantile", default=32)
+    huber_kappa: NonNegative = live("where the Huber loss turns linear, in scaled returns", "quantile", default=1.0)
+    num_atoms: Count | None = fixed("atoms of each critic; default 51", ATOMS, "categorical", default=None, ge=2)
+    v_min: Finite | None = fixed("return at the first atom; needed with atoms", ATOMS, "categorical", default=None)
+    v_max: Finite | None = fixed("return at the last atom; needed with atoms", ATOMS, "categorical", default=None)
+    return_scale: Scale | None = fixed("scale of returns; auto: zero_lag; always None with atoms", default="auto")
+    return_scale_decay: Fraction = fixed("decay of the statistics, once a rollout", part_of=RETURNS, default=0.9, lt=1)
+    return_scale_min_std: Positive = fixed("floor of the returns' deviation", part_of=RETURNS, default=1e-4)
+    variance_gradient_scaling: Flag = fixed(
+        "scale gradients by their variance; no benefit was measured",
+        "the scaler's statistics would be lost; vgs_alpha=0 scales by 1 and keeps measuring",
+        default=False,
+    )
+    vgs_beta: Fraction = live("decay of the scaler's statistics", SCALER, default=0.99, lt=1)
+    vgs_alpha: NonNegative = live("strength of the scaling", SCALER, default=0.1)
+    vgs_eps: Positive = live("added to the denominator of the normalised variance", SCALER, default=1e-8)
+    vgs_warmup_steps: Natural = live("optimizer steps before the scaling acts", SCALER, default=100)
+    vgs_estimator: Estimator = live("which variance is measured", SCALER, default="mean")
+    vgs_normalization: Normalization = live("what the variance is divided by", SCALER, default="squared_mean")
+    vgs_min_scaling_factor: Fraction = live("floor of the factor", SCALER, default=0.1, gt=0)
+    vgs_max_normalized_variance: Positive = live("cap of the normalised variance", SCALER, default=100.0)
+    stats_window_size: Count = fixed("episodes that the logged means cover", default=100)
+
+
+class Table(BaseModel):
+    """Settings that cannot change, each of exactly its type."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
 
 
 class PPOSettings(OwnSettings, SharedSettings, Table):
     """Every setting of DistributionalPPO next to ``policy``, ``env`` and ``device``, as a user gives it.
 
     The constructor's keywords, the model's attributes, the section ``algorithm`` of a configuration file and the
-    hyperparameters that a population may explore come from here.
+    hyperparameters of a population come from here. ``DistributionalPPO(policy, env, **PPOSettings(...).model_dump())``
+    builds a model.
 
-    ``DistributionalPPO(policy, env, **PPOSettings(...).model_dump())`` builds a model of these settings.
-
-    :raises UnknownSettingError: for a name that is no setting
+    :raises UnknownSettingError: for a name that is no setting of its level
     :raises SettingError: for a value that cannot be used
     """
 
     def __init__(self, **given: Any) -> None:
-        if not given.keys() <= type(self).model_fields.keys():
-            reject_unknown(given, "DistributionalPPO", homes(given))
+        known, network = homes(given), given.get("policy_kwargs")
+        levels: dict[str, Any] = {TOP: given}
+        if isinstance(network, Mapping):
+            levels |= {"policy_kwargs": dict(network)} | {NESTED[name]: network.get(name) for name in NESTED}
+        for level, names in levels.items():
+            if isinstance(names, Mapping):
+                reject_unknown(names, level, known)
         try:
             super().__init__(**given)
         except ValidationError as error:
@@ -264,45 +225,174 @@ class PPOSettings(OwnSettings, SharedSettings, Table):
 
 MARKS: Final[Mapping[str, Any]] = {name: field.json_schema_extra for name, field in PPOSettings.model_fields.items()}
 """By setting, what ``live`` or ``fixed`` declared next to its limits."""
-LIVE: Final = frozenset(name for name, marks in MARKS.items() if marks["live"])
+LIVE: Final = frozenset(name for name, marks in MARKS.items() if not marks["fixed"])
 """Settings that may change while training."""
-SHOWN: Final = frozenset(name for name, marks in MARKS.items() if marks.get("shown"))
+SHOWN: Final = frozenset(name for name, marks in MARKS.items() if marks["shown"])
 """Settings that change output alone."""
 
 
 def part_of(switch: str) -> frozenset[str]:
-    """The settings that another one switches on."""
+    """Return the settings that another one switches on."""
     return frozenset(name for name, marks in MARKS.items() if marks["part_of"] == switch)
 
 
 def described() -> str:
-    """The settings for ``help(DistributionalPPO)``: one line for each with default, choices and meaning."""
-    lines = [
-        f"    {name} = {field.default!r}{_choices(field.annotation)}: {field.description}"
-        for name, field in PPOSettings.model_fields.items()
-    ]
+    """Return the settings for ``help(DistributionalPPO)``: one line for each with default and meaning."""
+    fields = PPOSettings.model_fields.items()
+    lines = [f"    {name} = {field.default!r}: {field.description}" for name, field in fields]
     return "\n".join(["    Settings:", "", *lines, ""])
 
 
-def _choices(annotation: object) -> str:
-    literals = [part for part in (annotation, *get_args(annotation)) if get_origin(part) is Literal]
-    return "".join(f" ({', '.join(map(repr, get_args(literal)))})" for literal in literals)
-
-
 def homes(given: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The names that belong to each level, so that an error can name the right level of a misplaced one."""
-    optimizer_class = find_optimizer(given.get("optimizer_class", "adaptive_upgd"))
+    """Return the names that belong to each level, so that an error can name the right level of a misplaced one."""
     return {
-        "DistributionalPPO": list(PPOSettings.model_fields),
-        "policy_kwargs": [*PolicySettings.model_fields, "optimizer_class", "optimizer_kwargs"],
-        "policy_kwargs['lstm_kwargs']": list(LstmSettings.model_fields),
-        "policy_kwargs['net_arch']": list(NetArch.model_fields),
-        "optimizer_kwargs": list(optimizer_options(optimizer_class)),
+        TOP: list(PPOSettings.model_fields),
+        "policy_kwargs": list(PolicyKwargs.__annotations__),
+        NESTED["lstm_kwargs"]: ["bias", "dropout"],
+        NESTED["net_arch"]: ["pi", "vf"],
+        "optimizer_kwargs": list(optimizer_options(find_optimizer(given.get("optimizer_class", "adaptive_upgd")))),
     }
 
 
 def idle_under(name: str, settings: Any) -> str | None:
-    """The switch that is off in ``settings``, so that the setting ``name`` does nothing; None if there is none."""
+    """Return the setting under which ``name`` does nothing in ``settings``, or None if it has an effect."""
     switch = MARKS.get(name, {}).get("part_of")
-    value = getattr(settings, switch) if switch in PPOSettings.model_fields else True
-    return str(switch) if value is None or value is False else None
+    if switch in get_args(Distribution):
+        return None if settings.value_distribution == switch else "value_distribution"
+    return switch if switch is not None and not getattr(settings, switch) else None
+
+
+def require_effect(name: str, value: object, settings: Any) -> None:
+    """Raise SettingError if the setting ``name`` does nothing under ``settings``."""
+    switch = idle_under(name, settings)
+    if switch is not None:
+        off = f"{switch}={getattr(settings, switch)!r}"
+        raise SettingError(name, f"{name}={value!r} would do nothing, as {off}; change {switch}, or leave {name} out")
+
+
+OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+    "adaptive_upgd": AdaptiveUPGD,
+    "upgd": UPGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "sgd": torch.optim.SGD,
+    "rmsprop": torch.optim.RMSprop,
+}
+
+for _optimizer in (UPGD, AdaptiveUPGD):
+    register_class(f"rlcore.{_optimizer.__name__}", _optimizer)
+
+
+def find_optimizer(optimizer_class: object) -> type[torch.optim.Optimizer]:
+    """Return the optimizer class of a name in ``OPTIMIZERS``, or the class that was given, or raise SettingError."""
+    found = OPTIMIZERS.get(optimizer_class) if isinstance(optimizer_class, str) else optimizer_class
+    if isinstance(found, type) and issubclass(found, torch.optim.Optimizer):
+        return found
+    known = f"one of {', '.join(sorted(OPTIMIZERS))} or a torch.optim.Optimizer class"
+    raise SettingError("optimizer_class", f"optimizer_class={optimizer_class!r} is no optimizer; give {known}")
+
+
+def default_learning_rate(optimizer_class: type[torch.optim.Optimizer]) -> float:
+    """Return the rate where none is given; with AdaptiveUPGD the best of ``benchmarks/learning.py``."""
+    return 2e-3 if issubclass(optimizer_class, AdaptiveUPGD) else 3e-4
+
+
+def optimizer_options(optimizer_class: type[torch.optim.Optimizer]) -> dict[str, Any]:
+    """Return the settings that an optimizer takes, with their defaults."""
+    parameters = inspect.signature(optimizer_class).parameters.values()
+    return {p.name: p.default for p in parameters if p.name != "params" and p.kind is not p.VAR_KEYWORD}
+
+
+def make_optimizer(
+    optimizer_class: type[torch.optim.Optimizer], groups: list[dict[str, Any]], options: Mapping[str, Any]
+) -> torch.optim.Optimizer:
+    """Build an optimizer over the groups that hold parameters."""
+    filled = [group for group in groups if group["params"]]
+    return optimizer_class(filled, lr=filled[0]["lr"], **options)  # type: ignore[call-arg]
+
+
+def group_options(optimizer_class: type[torch.optim.Optimizer], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of an optimizer's groups, but ``lr`` and ``seed``; SettingError if it cannot be built."""
+    known, types = optimizer_options(optimizer_class), inspect.signature(optimizer_class).parameters
+    reject_unknown(given, "optimizer_kwargs", {**homes({}), "optimizer_kwargs": list(known)})
+    seed = {"seed": 0} if "seed" in known else {}  # without it, one would be drawn from the global generator
+    options: dict[str, Any] = {name: value for name, value in {**seed, **given}.items() if name != "lr"}
+    groups = [{"params": [nn.Parameter(torch.zeros(1))], "lr": default_learning_rate(optimizer_class)} for _ in "ac"]
+    try:
+        for name, value in options.items():
+            if "bool" in str(types[name].annotation) and not isinstance(flag_value(value), bool | None):
+                raise TypeError(f"{name}={value!r} is neither True nor False")
+        group = make_optimizer(optimizer_class, groups, options).param_groups[0]
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = f"optimizer_kwargs={dict(given)!r} do not fit {optimizer_class.__name__}: {error}"
+        where = f"optimizer_kwargs[{error.setting!r}]" if isinstance(error, SettingError) else "optimizer_kwargs"
+        raise SettingError(where, reason) from error
+    return {name: value for name, value in group.items() if name not in ("params", "lr", "seed")}
+
+
+def resolve_settings(given: Mapping[str, Any], asked: Collection[str] | None = None) -> PPOSettings:
+    """Check every level, write each setting in one place, and fill in the defaults.
+
+    ``optimizer_class`` and ``optimizer_kwargs`` may be in ``policy_kwargs``, as in Stable-Baselines3, and ``lr`` in
+    ``optimizer_kwargs``, where they take precedence; ``ent_coef_initial`` becomes ``ent_coef``.
+
+    :param asked: settings that must have an effect where they differ from their default; None for all
+    :raises UnknownSettingError: for a misspelt or misplaced setting at any level, with the right one
+    :raises SettingError: for a value that cannot be used, and for a setting that would do nothing
+    """
+    settings = PPOSettings(**given)
+    network: dict[str, Any] = dict(settings.policy_kwargs or {})
+    for name in ("optimizer_class", "optimizer_kwargs"):
+        if name in network:
+            given = {**given, name: network.pop(name), "policy_kwargs": network}
+    settings = PPOSettings(**given)
+    group_options(find_optimizer(settings.optimizer_class), settings.optimizer_kwargs or {})
+    resolved = resolve_together(settings)
+    for name in sorted(MARKS if asked is None else asked):
+        if getattr(settings, name) != PPOSettings.model_fields[name].default:
+            require_effect(name, getattr(settings, name), resolved)
+    return resolved
+
+
+def resolve_together(settings: PPOSettings) -> PPOSettings:
+    """Fill in what follows from several settings; SettingError if a rate or a range of returns cannot be used."""
+    optimizer_class, options = find_optimizer(settings.optimizer_class), dict(settings.optimizer_kwargs or {})
+    rate = resolve_learning_rate(settings.learning_rate, options, default_learning_rate(optimizer_class))
+    options.pop("lr", None)
+    start = settings.ent_coef if settings.ent_coef_initial is None else settings.ent_coef_initial
+    scale, atoms = settings.return_scale, settings.num_atoms
+    if settings.value_distribution == "categorical":
+        scale, atoms = None, 51 if atoms is None else atoms
+        low, high = settings.v_min, settings.v_max
+        if low is None or high is None or low >= high:
+            reason = f"v_min={low!r} and v_max={high!r} make no range; give the least and the largest possible return"
+            raise SettingError("v_min", f"value_distribution='categorical': {reason}")
+    kwargs = {"policy_kwargs": dict(settings.policy_kwargs or {}), "optimizer_kwargs": options, "learning_rate": rate}
+    entropy = {"ent_coef": 0.0 if start is None else start, "ent_coef_initial": None}
+    values = {"num_atoms": atoms, "return_scale": "zero_lag" if scale == "auto" else scale}
+    return settings.model_copy(update={**kwargs, **entropy, **values})
+
+
+def resolve_learning_rate(
+    learning_rate: float | Schedule | None, optimizer_kwargs: Mapping[str, Any], default: float
+) -> float | Schedule:
+    """Return the rate that trains: ``optimizer_kwargs['lr']``, else ``learning_rate``, else ``default``."""
+    lr = PPOSettings(learning_rate=optimizer_kwargs.get("lr")).learning_rate
+    given = learning_rate if lr is None else lr
+    return default if given is None else given
+
+
+def whole_number(setting: str, value: object) -> int:
+    """Return the value as an int, or raise SettingError; 1e6 and NumPy's integers count as whole."""
+    number = plain(value)
+    if isinstance(number, bool) or not isinstance(number, int | float) or number != number // 1 or number < 0:
+        raise SettingError(setting, f"{setting}={value!r} is no whole number of at least 0; give one")
+    return int(number)
+
+
+def check_device(device: torch.device | str, setting: str = "device") -> None:
+    """Raise SettingError, which names ``setting``, for a CUDA device that this machine does not have."""
+    wanted, n_cuda = torch.device("cpu" if device == "auto" else device), torch.cuda.device_count()
+    if wanted.type == "cuda" and (wanted.index or 0) >= n_cuda:
+        reason = f"{setting}={device!r}, but this machine has {n_cuda or 'no'} CUDA device; use 'cpu' or 'auto'"
+        raise SettingError(setting, reason)

@@ -10,10 +10,13 @@ import torch
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 
+from rlcore.checkpoint.refusal import unusable
 from rlcore.envs import vec_state
 from rlcore.errors import StateError
-from rlcore.ppo.configured import ConfiguredPPO
+from rlcore.ppo.construction import ConfiguredPPO, build_policy
 from rlcore.ppo.policy import SUPPORT
+from rlcore.ppo.returns import ReturnScale
+from rlcore.ppo.values import VALUE_DISTRIBUTIONS
 from rlcore.state.generators import apply_generators, capture_generators, check_generators
 from rlcore.state.optimizer_state import fit_optimizer
 from rlcore.state.position import capture_position, capture_progress, fit_position, restore_position, restore_progress
@@ -175,3 +178,27 @@ def resume_run(model: ConfiguredPPO) -> str | None:
         pending.pop("env_state", None)
     model._training_state().resume()
     return None
+
+
+def require_network_of(model: ConfiguredPPO, weights: object) -> None:
+    """Compare the network that the model's settings ask for with saved weights, before it takes memory.
+
+    :param weights: the saved part ``policy``
+    :raises StateError: names, shapes or numbers do not fit
+    """
+    network, widths = model.policy_kwargs, model.policy_kwargs.get("net_arch") or ()
+    depths = [len(part) for part in (widths.values() if isinstance(widths, Mapping) else [widths])]
+    layers = max([network.get("n_lstm_layers", 1), *depths])
+    if not isinstance(weights, dict) or layers > len(weights):
+        raise StateError(f"holds no policy of the {layers} layers that policy_kwargs ask for")
+    try:
+        with torch.device("meta"), unusable("the network of policy_kwargs, n_quantiles and num_atoms"):
+            expected = build_policy(
+                model, VALUE_DISTRIBUTIONS[model.value_distribution].from_settings(model, ReturnScale())
+            )
+    except StateError:
+        classes = (model.policy_class, network.get("features_extractor_class"), network.get("activation_fn"))
+        if all(each is None or each.__module__.startswith(("rlcore.", "stable_", "torch.")) for each in classes):
+            raise
+        return  # a class of the user's own that needs real tensors: the weights are compared once it is built
+    check_policy(weights, expected.state_dict())

@@ -22,7 +22,7 @@ from rlcore.checkpoint.refusal import path_of, quoted, refusals_name, require_pl
 from rlcore.checkpoint.storage import DEFAULT_MAX_BYTES
 from rlcore.errors import CallOrderError, CheckpointError, ResumeWarning, StateError
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.arguments import check_device
+from rlcore.ppo.settings import check_device
 from rlcore.resume.algorithms import ALGORITHMS
 from rlcore.resume.environments import env_obstacle
 from rlcore.resume.generators import restore_generators

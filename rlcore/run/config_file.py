@@ -23,10 +23,9 @@ from rlcore.envs import ResumableEnv
 from rlcore.errors import ConfigFileError, SettingError, refused_value, reject_unknown
 from rlcore.pbt.hyperparams import PBTConfig, check_explorable, check_warm_up
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.arguments import resolve_settings
-from rlcore.ppo.live import plan_settings
+from rlcore.ppo.live import plan_change
 from rlcore.ppo.policy import find_policy
-from rlcore.ppo.settings import Count, Flag, PPOSettings, Seed, Table
+from rlcore.ppo.settings import Count, Flag, PPOSettings, Seed, Table, resolve_settings
 
 TOP: Final = "the top level"
 
@@ -117,7 +116,7 @@ class TrainingConfig(Table):
         :raises SettingError: for a value that cannot be used, and for values that contradict each other
         """
         sections = dict(_require_mapping(given, TOP))
-        policy = find_policy(given.get("policy", cls.model_fields["policy"].default))
+        find_policy(given.get("policy", cls.model_fields["policy"].default))
         if "environment" in given:
             sections["environment"] = _checked(EnvironmentConfig, given["environment"], "environment")
         if "algorithm" in given:
@@ -125,7 +124,7 @@ class TrainingConfig(Table):
             elsewhere = {*_NAMES[TOP], *_NAMES["environment"]}
             reject_unknown([name for name in settings if name in elsewhere], "algorithm", _NAMES)
             with _inside("algorithm"):
-                sections["algorithm"] = resolve_settings(settings, policy.default_extractor, asked=settings)
+                sections["algorithm"] = resolve_settings(settings, asked=settings)
         if given.get("pbt") is not None:
             with _inside("pbt"):
                 sections["pbt"] = PBTConfig(**_require_mapping(given["pbt"], "pbt"))
@@ -135,7 +134,7 @@ class TrainingConfig(Table):
     def _check_population(self) -> Self:
         if self.pbt is not None:
             with _inside("pbt"):
-                check_explorable(self.pbt.hyperparams, self.algorithm, partial(plan_settings, self.algorithm))
+                check_explorable(self.pbt.hyperparams, self.algorithm, partial(plan_change, self.algorithm))
                 check_warm_up(self.pbt, self.algorithm, self.environment.n_envs)
         return self
 

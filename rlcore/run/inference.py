@@ -17,11 +17,11 @@ from stable_baselines3.common.utils import get_device
 from rlcore.checkpoint.refusal import PathOrFile
 from rlcore.envs.vec_state import STATISTICS, moments_of
 from rlcore.ppo import construction
-from rlcore.ppo.arguments import check_device, resolve_settings
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.ppo.returns import ReturnScale
 from rlcore.ppo.saving import decoded
-from rlcore.ppo.state_parts import check_policy
+from rlcore.ppo.settings import check_device, resolve_settings
+from rlcore.ppo.state_parts import check_policy, require_network_of
 from rlcore.state.model_file import read_model_file, refusals_of
 from rlcore.state.tree import fit
 from rlcore.types import StateDict
@@ -139,7 +139,7 @@ def infer_signals(
 def _network(content: Mapping[str, Any], device: torch.device) -> DistributionalRecurrentPolicy:
     """Build the network that the settings of a model file describe, with the weights of the file."""
     policy_class, saved = content["policy_class"], content["state"].get("policy")
-    settings = resolve_settings(content["settings"], policy_class.default_extractor, asked=())
+    settings = resolve_settings(content["settings"], asked=())
     model: Any = SimpleNamespace(
         **dict(settings),
         policy_class=policy_class,
@@ -149,7 +149,7 @@ def _network(content: Mapping[str, Any], device: torch.device) -> Distributional
         value_scale=ReturnScale(),
         device=device,
     )
-    construction.require_network_of(model, saved)
+    require_network_of(model, saved)
     with torch.random.fork_rng(devices=[]):
         network = construction.make_policy(model)
     check_policy(saved, network.state_dict())

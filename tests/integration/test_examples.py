@@ -111,12 +111,6 @@ MISUSES = {
         ["--output", "{folder}/new"],
         "metric_name='x' only names",
     ),
-    "a device": (SMALL_RUN, ["--device", "gpu"], "device='gpu' is no device"),
-    "a folder of TensorBoard": (
-        SMALL_RUN.replace("n_steps", "tensorboard_log: /dev/null/log, n_steps"),
-        [],
-        r"tensorboard_log='/dev/null/log' is no folder to write in \(Not a directory\)",
-    ),
     "an output that is there": (SMALL_RUN, ["--output", "{folder}/run.yaml"], "exists already and would be lost"),
     "an output below a file": (SMALL_RUN, ["--output", "{folder}/run.yaml/m.zip"], "m.zip: cannot be written"),
 }

@@ -70,11 +70,9 @@ UNKNOWN: dict[str, tuple[dict[str, Any], str]] = {
     "of the environment in the algorithm": ({"algorithm": {"n_envs": 4}}, "'n_envs' belongs in environment"),
     "of the top in the algorithm": ({"algorithm": {"seed": 4}}, "'seed' belongs in the top level"),
     "the length in the algorithm": ({"algorithm": {"total_timesteps": 4}}, "'total_timesteps' belongs in the top"),
-    "of the algorithm": ({"algorithm": {"use_twin_critics": True}}, "use n_critics=2"),
+    "of the algorithm": ({"algorithm": {"use_twin_critics": True}}, "use n_critics"),
     "of the algorithm in the environment": ({"environment": {"gamma": 0.9}}, "'gamma' belongs in algorithm"),
     "of the optimizer": ({"algorithm": {"optimizer_kwargs": {"sgima": 1.0}}}, "did you mean 'sigma'"),
-    "of the command": ({"algorithm": {"device": "cuda"}}, "knows no setting 'device'.*use --device of the command"),
-    "the environment's place": ({"algorithm": {"env": "CartPole-v1"}}, "no setting 'env'.*use the section environment"),
     "of a population": ({"pbt": {"population": 4}}, "PBTConfig knows no setting 'population'.*'population_size'"),
     "of a population at the top": ({"population_size": 4}, "'population_size' belongs in pbt"),
     "of the LSTM": ({"algorithm": {"policy_kwargs": {"lstm_kwargs": {"dropuot": 0.0}}}}, "did you mean 'dropout'"),
@@ -101,14 +99,7 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
     "an environment that is none": ({"environment": "CartPole-v1"}, "environment='CartPole-v1' is no mapping"),
     "a population that is none": ({"pbt": 3}, "pbt=3 is no mapping"),
     "a seed beyond 32 bits": ({"seed": 2**32}, "seed=4294967296"),
-    "the learning rate twice": (
-        {"algorithm": {"learning_rate": 1e-3, "optimizer_kwargs": {"lr": 1e-4}}},
-        "lr.*=0.0001 and learning_rate=0.001 contradict",
-    ),
-    "the scaler's settings without it": (
-        {"algorithm": {"vgs_alpha": 0.1, "variance_gradient_scaling": False}},
-        "vgs_alpha=0.1 and variance_gradient_scaling=False contradict",
-    ),
+    "the scaler's settings without it": ({"algorithm": {"vgs_alpha": 0.5}}, "variance_gradient_scaling=False"),
 }
 
 
@@ -123,13 +114,16 @@ def test_a_value_that_cannot_be_used_raises_one_line_with_file_line_and_value(ca
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("environment", "lacks 'environment'"), ("total_timesteps", "lacks 'total_timesteps'")]
+    ("run", "words"),
+    [
+        ({"total_timesteps": 48}, "the top level lacks 'environment'"),
+        ({"environment": {"id": "CartPole-v1"}}, "the top level lacks 'total_timesteps'"),
+        ({"environment": {"n_envs": 2}, "total_timesteps": 48}, "environment lacks 'id'"),
+    ],
 )
-def test_what_a_run_cannot_do_without_is_asked_for(name: str, words: str, tmp_path: Path) -> None:
+def test_what_a_run_cannot_do_without_is_asked_for(run: dict[str, Any], words: str, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=words):
-        load(tmp_path, {key: value for key, value in RUN.items() if key != name})
-    with pytest.raises(SettingError, match="environment lacks 'id'"):
-        load(tmp_path, {**RUN, "environment": {"n_envs": 2}})
+        load(tmp_path, run)
 
 
 def test_what_only_looks_contradictory_is_accepted(tmp_path: Path) -> None:
@@ -137,8 +131,6 @@ def test_what_only_looks_contradictory_is_accepted(tmp_path: Path) -> None:
     assert full_batch.algorithm.batch_size == 48
     algorithm = {name: value for name, value in ALGORITHM.items() if name != "batch_size"}
     assert load(tmp_path, {**RUN, "algorithm": algorithm}).algorithm.batch_size == 128
-    same = {"learning_rate": 1e-3, "optimizer_kwargs": {"lr": 1e-3}}
-    assert load(tmp_path, changed(algorithm=same)).algorithm.learning_rate == 1e-3
 
 
 def test_a_run_is_frozen() -> None:
@@ -149,8 +141,7 @@ def test_a_run_is_frozen() -> None:
 
 @pytest.mark.parametrize(("batch_size", "n_epochs"), [(24, 2), (20, 3), (1000, 2)])
 def test_the_optimizer_steps_of_an_update_are_those_that_training_takes(batch_size: int, n_epochs: int) -> None:
-    model = make_model(make_envs(n_envs=3), n_steps=16, batch_size=batch_size, n_epochs=n_epochs)
-    model.learn(48)
+    model = make_model(make_envs(n_envs=3), n_steps=16, batch_size=batch_size, n_epochs=n_epochs).learn(48)
     assert model.variance_gradient_scaler is not None
     steps = optimizer_steps_per_update(n_epochs=n_epochs, n_steps=16, n_envs=3, batch_size=batch_size)
     assert model.variance_gradient_scaler.step_count == steps
@@ -200,29 +191,17 @@ def test_two_models_of_one_run_are_the_same_and_another_seed_is_another(tmp_path
         assert build_envs(config, seed=seed).reset().tolist() == expected  # type: ignore[union-attr]
 
 
-def test_the_policys_own_features_extractor_is_known(tmp_path: Path) -> None:
-    options = {"features_extractor_kwargs": {"features_dim": 16}}
-    assert load(tmp_path, changed(policy="CnnLstmPolicy", algorithm={"policy_kwargs": options})).policy
-    with pytest.raises(UnknownSettingError, match="features_dim"):
-        load(tmp_path, changed(algorithm={"policy_kwargs": options}))
-
-
-ENVIRONMENTS: dict[str, tuple[dict[str, Any], str]] = {
-    "misspelt": ({"id": "CartPol-v1"}, "environment.id='CartPol-v1' cannot be made .*CartPole"),
-    "no module": ({"id": "nowhere:X-v0"}, "environment.id='nowhere:X-v0' cannot be made"),
-    "unknown argument": ({"id": "Pendulum-v1", "kwargs": {"G": 9.0}}, "kwargs={'G': 9.0}: .*unexpected .*'G'"),
-    "an argument of another type": (
-        {"id": "CartPole-v1", "kwargs": {"max_episode_steps": "x"}},
-        "environment.id='CartPole-v1' cannot be made with kwargs={'max_episode_steps': 'x'}",
-    ),
+ENVIRONMENTS: dict[str, dict[str, Any]] = {
+    "environment.id='CartPol-v1' cannot be made .*CartPole": {"id": "CartPol-v1"},
+    "environment.id='nowhere:X-v0' cannot be made": {"id": "nowhere:X-v0"},
+    "kwargs={'G': 9.0}: .*unexpected .*'G'": {"id": "Pendulum-v1", "kwargs": {"G": 9.0}},
 }
 
 
-@pytest.mark.parametrize("case", ENVIRONMENTS)
-def test_an_environment_that_cannot_be_made_is_one_line(case: str, tmp_path: Path) -> None:
-    environment, words = ENVIRONMENTS[case]
+@pytest.mark.parametrize("words", ENVIRONMENTS)
+def test_an_environment_that_cannot_be_made_is_one_line(words: str, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=words) as caught:
-        build_model(load(tmp_path, changed(environment=environment)))
+        build_model(load(tmp_path, changed(environment=ENVIRONMENTS[words])))
     assert "\n" not in str(caught.value)
 
 
@@ -230,7 +209,6 @@ def test_arguments_reach_the_environment(tmp_path: Path) -> None:
     environment = {"id": "Pendulum-v1", "kwargs": {"g": 3.5, "max_episode_steps": 7}}
     env: Any = build_model(load(tmp_path, changed(environment=environment))).get_env()
     assert env.get_attr("g") == [3.5] * 3
-    assert env.get_attr("render_mode") == [None] * 3
     assert env.get_attr("spec")[0].max_episode_steps == 7
 
 

@@ -36,15 +36,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "what shapes the network": (run(GAMMA, {"name": "n_critics", "values": [1, 2]}), "n_critics", "shapes the network"),
     "an impossible end": (run(between("gamma", 0.9, 1.5)), "gamma", "gamma=1.5"),
     "an impossible option": (run(GAMMA, between("sigma", -1.0, 1.0)), "sigma", "sigma.*-1.0"),
-    "ends that contradict": (
-        run(
-            between("kl_penalty_coef", 0.1, 2.0),
-            {"name": "kl_penalty_max_coef", "values": [5.0, 1.0]},
-            kl_penalty_target=0.01,
-        ),
-        "kl_penalty_coef",
-        "kl_penalty_coef=2.0 does not lie between .*kl_penalty_max_coef=1.0",
-    ),
     "of a scaler that is off": (
         run(GAMMA, between("vgs_alpha", 0.1, 1.0), variance_gradient_scaling=False, vgs_warmup_steps=None),
         "vgs_alpha",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import FunctionType
@@ -14,10 +13,9 @@ from typing import Any
 import pytest
 
 import rlcore
-from rlcore import DistributionalPPO, ResumeWarning
-from rlcore.ppo.live import set_hyperparameters
+from rlcore import ResumeWarning
 from rlcore.warn import warn_caller
-from tests.support.training import make_envs, make_model
+from tests.support.training import make_model
 
 
 def call(function: Callable[[], object]) -> object:
@@ -28,11 +26,10 @@ def warn() -> None:
     warn_caller("words", ResumeWarning)
 
 
-def moved(function: Callable[..., Any], module: str | None) -> Callable[..., Any]:
-    """A copy of ``function`` that stands in another module, or in none."""
+def moved(function: Callable[..., Any], module: str) -> Callable[..., Any]:
+    """A copy of ``function`` in another module."""
     code = function.__code__.replace(co_filename=f"<{module}>")
-    names = {"warn_caller": warn_caller, "ResumeWarning": ResumeWarning}
-    return FunctionType(code, names if module is None else {"__name__": module, **names})
+    return FunctionType(code, {"__name__": module, "warn_caller": warn_caller, "ResumeWarning": ResumeWarning})
 
 
 def places(function: Callable[[], object]) -> list[str]:
@@ -60,28 +57,6 @@ def test_the_innermost_line_of_another_package_is_named(modules: list[str], name
     assert places(function) == [named]
 
 
-def warned() -> Iterator[None]:
-    warn_caller("words", ResumeWarning)
-    yield
-
-
-def test_a_context_manager_of_this_package_is_looked_through() -> None:
-    def enter() -> None:
-        with contextmanager(moved(warned, "rlcore.somewhere"))():
-            pass
-
-    assert places(enter) == [Path(__file__).name]
-
-
-def test_code_without_a_module_is_a_caller() -> None:
-    assert places(partial(moved(call, None), moved(warn, "rlcore"))) == ["<None>"]
-
-
-def test_where_everything_is_beneath_the_outermost_line_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlcore.warn.BENEATH", type("Everything", (), {"__contains__": lambda *_: True})())
-    assert places(lambda: warn_caller("words", ResumeWarning)) != [Path(__file__).name]
-
-
 def test_a_filter_makes_an_error_of_it() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -101,18 +76,3 @@ def test_what_starts_fresh_is_said_at_the_line_that_gave_the_parameters() -> Non
     model.learn(48)
     parameters = {key: state for key, state in model.get_parameters().items() if key != "vgs_state"}
     assert places(lambda: model.set_parameters(parameters)) == [Path(__file__).name]
-
-
-def test_what_cannot_be_resumed_is_said_at_the_line_that_learns(tmp_path: Path) -> None:
-    model = make_model()
-    model.learn(48)
-    model.save(tmp_path / "model.zip")
-    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(n_envs=2), device="cpu")
-    assert places(lambda: loaded.learn(32, reset_num_timesteps=False)) == [Path(__file__).name]
-
-
-def test_what_an_optimizer_lacks_is_said_at_the_line_that_changed_its_options() -> None:
-    model = make_model(optimizer_class="adam")
-    model.learn(48)
-    changes = {"optimizer_kwargs": {"amsgrad": True}}
-    assert places(lambda: set_hyperparameters(model, changes)) == [Path(__file__).name]

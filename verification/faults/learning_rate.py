@@ -17,8 +17,8 @@ DOCUMENTED_DEFAULT = 3e-4
 
 @fault(
     "bug-02-lr-of-optimizer-kwargs-ignored",
-    target="rlcore.ppo.arguments:resolve_learning_rate",
-    pins="3f84e2514b552877",
+    target="rlcore.ppo.settings:resolve_learning_rate",
+    pins="edd46116aae7b23a",
 )
 def lr_of_optimizer_kwargs_ignored(
     learning_rate: float | Schedule | None,

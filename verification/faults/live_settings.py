@@ -11,7 +11,7 @@ from rlverify import fault, healthy
 ATOMS = ("num_atoms", "v_min", "v_max")
 
 
-@fault("int-05-atoms-change-live", target="rlcore.ppo.live:_placed", pins="eb2420b22bef24de", area="values")
+@fault("int-05-atoms-change-live", target="rlcore.ppo.live:_placed", pins="320c7a46ad73cef0", area="values")
 def atoms_change_live(hyperparams: Mapping[str, Any], present: Any) -> dict[str, Any]:
     """Let a mutation change the support of a categorical distribution like any other setting."""
     others = {name: value for name, value in hyperparams.items() if name not in ATOMS}
@@ -22,7 +22,7 @@ def atoms_change_live(hyperparams: Mapping[str, Any], present: Any) -> dict[str,
 @fault(
     "fnd-70-told-when-it-is-changed",
     target="rlcore.ppo.live:SettingsChange.warn_of_losses",
-    pins="27ea6e4878044a95",
+    pins="3664a86b4d191a27",
 )
 def told_when_it_is_changed(self: Any, model: DistributionalPPO, state: Mapping[str, Any]) -> None:
     """Warn about lost state after the change, so that an error does not undo it."""

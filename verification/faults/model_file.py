@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from stable_baselines3.common.utils import FloatSchedule
+
 from rlcore import PPOSettings
 from rlverify import fault, healthy, unclaimed
 
@@ -31,10 +33,10 @@ def fix_saves_defaults(self: Any) -> dict[str, Any]:
 @unclaimed(
     "second-phase-from-defaults",
     target="rlcore.ppo.algorithm:DistributionalPPO._setup_model",
-    pins="d760178dac217eb8",
+    pins="1045aed7765f627c",
 )
 def second_phase_from_defaults(self: Any) -> None:
     """Lose some settings in the second phase of construction, as in BUG-08."""
-    if not any(frame.filename.endswith("configured.py") for frame in inspect.stack(0)):
-        self.clip_range, self.critic_lr_multiplier = 0.2, 1.0
+    if not any(frame.filename.endswith("construction.py") for frame in inspect.stack(0)):
+        self.clip_range, self.critic_lr_multiplier = FloatSchedule(0.2), 1.0
     healthy("second-phase-from-defaults")(self)

@@ -127,7 +127,7 @@ def told_when_all_is_changed(
 @unclaimed(
     "failed-update-left-as-it-is",
     target="rlcore.ppo.algorithm:DistributionalPPO.train",
-    pins="d3407abc454c9461",
+    pins="7e07064ed4cab5c9",
 )
 def failed_update_left_as_it_is(self: Any) -> None:
     """Keep the steps of an update that fails."""

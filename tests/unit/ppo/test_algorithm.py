@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback, EvalCallback
-from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.logger import Logger, configure
 from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import VecNormalize
@@ -23,32 +23,21 @@ from rlcore import (
     QuantileValues,
 )
 from rlcore.ppo import losses
-from rlcore.ppo.logging import UpdateLog
 from tests.support.training import differing, make_envs, make_model
 
 
 class Steps(BaseCallback):
-    """Counts what SB3 promises to call."""
+    """Notes what SB3 promises to call."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[str] = []
-
-    def _on_training_start(self) -> None:
-        self.calls.append("training_start")
-
-    def _on_rollout_start(self) -> None:
-        self.calls.append("rollout_start")
+        for name in ("training_start", "rollout_start", "rollout_end", "training_end"):
+            setattr(self, f"_on_{name}", partial(self.calls.append, name))
 
     def _on_step(self) -> bool:
         self.calls.append("step")
         return True
-
-    def _on_rollout_end(self) -> None:
-        self.calls.append("rollout_end")
-
-    def _on_training_end(self) -> None:
-        self.calls.append("training_end")
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
@@ -65,16 +54,10 @@ def test_evaluation_and_checkpoint_callbacks_write_models_that_load(tmp_path: Pa
     )
     checkpoints = CheckpointCallback(save_freq=10, save_path=str(tmp_path), name_prefix="run")
     make_model().learn(96, callback=[evaluation, checkpoints])
-    assert np.isfinite(evaluation.best_mean_reward)
+    assert 8 <= evaluation.best_mean_reward <= 500
     for name in ("best_model.zip", "run_30_steps.zip"):
         loaded = DistributionalPPO.load(tmp_path / name, device="cpu")
         assert loaded.predict(np.zeros(4, dtype=np.float32))[0] in (0, 1)
-
-
-def test_evaluate_policy_runs_whole_episodes() -> None:
-    mean, deviation = evaluate_policy(make_model(), make_envs(n_envs=2), n_eval_episodes=3)
-    assert 8 <= mean <= 500
-    assert deviation >= 0
 
 
 def test_a_normaliser_sees_every_observation() -> None:
@@ -136,27 +119,12 @@ def test_scaling_acts_after_its_warm_up_and_is_logged() -> None:
     assert 0.1 <= model.variance_gradient_scaler.get_scaling_factor() < 1.0
 
 
-def test_without_scaling_there_is_no_scaler() -> None:
-    model = make_model(variance_gradient_scaling=False)
-    model.learn(48)
-    assert model.variance_gradient_scaler is None
-    assert model.get_parameters()["vgs_state"] is None
-
-
 @pytest.mark.parametrize(
     ("name", "expected"), [("upgd", UPGD), ("adaptive_upgd", AdaptiveUPGD), ("sgd", torch.optim.SGD)]
 )
 def test_the_optimizer_is_the_one_asked_for(name: str, expected: type) -> None:
     assert type(make_model(optimizer_class=name).policy.optimizer) is expected
     assert type(make_model(optimizer_class=expected).policy.optimizer) is expected
-
-
-def test_target_kl_stops_an_update_before_the_step_and_the_epoch_counts() -> None:
-    model = make_model(n_epochs=50, target_kl=1e-5, learning_rate=1e-2)
-    model.learn(48)
-    assert model._n_updates == 1
-    assert model.variance_gradient_scaler is not None
-    assert model.variance_gradient_scaler.step_count == 1
 
 
 @pytest.mark.parametrize(("kl_over_target", "epochs"), [(1.4, 2), (1.6, 1)])
@@ -172,6 +140,8 @@ def test_an_update_stops_beyond_one_and_a_half_times_the_target(
     model = make_model(target_kl=0.01)
     model.learn(48)
     assert model._n_updates == epochs
+    assert model.variance_gradient_scaler is not None
+    assert model.variance_gradient_scaler.step_count == (4 if epochs == 2 else 0)
 
 
 def test_settings_reach_the_losses_as_they_stand_at_each_update(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,19 +173,12 @@ def test_every_setting_of_the_value_distribution_reaches_it() -> None:
 
 
 def test_every_setting_of_the_scaler_reaches_it() -> None:
-    given: dict[str, Any] = {
-        "beta": 0.8,
-        "alpha": 0.3,
-        "eps": 1e-5,
-        "warmup_steps": 7,
-        "estimator": "element",
-        "normalization": "second_moment",
-        "min_scaling_factor": 0.25,
-        "max_normalized_variance": 12.0,
-    }
+    given: dict[str, Any] = dict(beta=0.8, alpha=0.3, eps=1e-5, warmup_steps=7, min_scaling_factor=0.25)  # noqa: C408
+    given |= {"estimator": "element", "normalization": "second_moment", "max_normalized_variance": 12.0}
     scaler = make_model(**{f"vgs_{name}": value for name, value in given.items()}).variance_gradient_scaler
     assert scaler is not None
     assert {name: getattr(scaler.settings, name) for name in given} == given
+    assert make_model(variance_gradient_scaling=False).learn(48).variance_gradient_scaler is None
 
 
 def test_gradients_of_one_minibatch_do_not_add_to_those_of_the_next() -> None:
@@ -225,19 +188,6 @@ def test_gradients_of_one_minibatch_do_not_add_to_those_of_the_next() -> None:
         model._optimize(model.policy.action_net(torch.zeros(1, 8)).sum())
         assert bias.grad is not None
         assert bias.grad.tolist() == [1.0, 1.0]
-
-
-def test_measures_of_an_update_are_means_over_its_minibatches() -> None:
-    log, logger = UpdateLog(), Logger(None, [])
-    for number in (1.0, 4.0):
-        log.add_losses(losses.MinibatchLosses(*(torch.tensor(number + i) for i in range(6))))
-        log.add_scaling_factor(number / 10)
-    scaler = make_model().variance_gradient_scaler
-    log.record(logger, scaler)
-    keys = ("loss", "policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl", "clip_fraction")
-    assert [logger.name_to_value[f"train/{key}"] for key in keys] == [2.5, 3.5, 4.5, 5.5, 6.5, 7.5]
-    assert logger.name_to_value["vgs/scaling_factor"] == pytest.approx(0.25)
-    assert logger.name_to_value["vgs/step_count"] == 0
 
 
 def test_the_logged_std_is_that_of_the_actions() -> None:
@@ -269,9 +219,3 @@ def test_two_models_with_one_seed_are_the_same_and_with_another_differ() -> None
 
     assert differing(trained(3), trained(3)) == []
     assert differing(trained(3), trained(4)) != []
-
-
-def test_a_minibatch_of_one_sample_trains() -> None:
-    model = make_model(n_steps=2, batch_size=1)
-    model.learn(6)
-    assert all(torch.isfinite(p).all() for p in model.policy.parameters())

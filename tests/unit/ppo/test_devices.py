@@ -13,16 +13,8 @@ from torch.utils._pytree import tree_leaves
 from rlcore import DistributionalPPO
 from tests.support.training import make_envs, make_model, tensors_in
 
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=[
-            pytest.mark.cuda,
-            pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-        ],
-    ),
-]
+NEEDS_CUDA = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+DEVICES = ["cpu", pytest.param("cuda", marks=NEEDS_CUDA)]
 
 
 @pytest.mark.parametrize("later", DEVICES)
@@ -47,9 +39,7 @@ def test_a_model_goes_on_training_where_it_is_loaded(first: str, later: str) -> 
 class OnMeta(TorchDispatchMode):
     """Counts the operators that give a tensor on the device `meta`."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
+    count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = func(*args, **(kwargs or {}))

@@ -11,8 +11,8 @@ from stable_baselines3.common.logger import Logger
 
 from rlcore import DistributionalPPO, StateError
 from rlcore.ppo import logging, losses
-from rlcore.ppo.arguments import resolve_settings
 from rlcore.ppo.coefficients import EntropySchedule
+from rlcore.ppo.settings import resolve_settings
 from tests.support.training import make_envs, make_model
 
 

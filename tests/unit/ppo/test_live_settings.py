@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from gymnasium import spaces
 from stable_baselines3.common.utils import LinearSchedule
 
 from rlcore import DistributionalPPO, PPOSettings, ResumeWarning, SettingError, UnknownSettingError
 from rlcore.ppo.live import set_hyperparameters
 from rlcore.ppo.settings import LIVE
-from tests.support.space_cases import Echo
 from tests.support.training import differing, make_envs, make_model
 
 CHANGES: dict[str, Any] = {
@@ -150,24 +148,18 @@ def test_a_saved_model_has_the_changed_settings(saved: bytes) -> None:
     set_hyperparameters(model, {"lr": 0.02, "sigma": 0.5, "clip_range": 0.1, "vgs_alpha": 3.0})
     model.save(file)
     loaded = again(file.getvalue())
-    assert loaded.learning_rate == 0.02
-    assert loaded.optimizer_kwargs == {"sigma": 0.5}
-    assert loaded.clip_range(1.0) == 0.1
-    assert loaded.vgs_alpha == 3.0
+    assert (loaded.learning_rate, loaded.optimizer_kwargs) == (0.02, {"sigma": 0.5})
+    assert (loaded.clip_range(1.0), loaded.vgs_alpha) == (0.1, 3.0)
     assert [(group["lr"], group["sigma"]) for group in loaded.policy.optimizer.param_groups] == [(0.02, 0.5)] * 2
 
 
-@pytest.mark.parametrize("when", ["rebuilt", "replaced"])
-def test_an_optimizer_built_later_has_the_changed_options(saved: bytes, when: str) -> None:
+def test_an_optimizer_built_later_has_the_changed_options(saved: bytes) -> None:
     model = again(saved)
     set_hyperparameters(model, {"sigma": 0.5, "critic_lr_multiplier": 2.0, "lr": 0.01})
-    if when == "replaced":
-        model.policy.action_net = torch.nn.Linear(8, 2)
+    model.policy.action_net = torch.nn.Linear(8, 2)
     model.rebuild_optimizer()
-    assert [(group["lr"], group["sigma"]) for group in model.policy.optimizer.param_groups] == [
-        (0.01, 0.5),
-        (0.02, 0.5),
-    ]
+    groups = [(group["lr"], group["sigma"]) for group in model.policy.optimizer.param_groups]
+    assert groups == [(0.01, 0.5), (0.02, 0.5)]
 
 
 @pytest.mark.parametrize(
@@ -177,10 +169,8 @@ def test_an_optimizer_built_later_has_the_changed_options(saved: bytes, when: st
         ({"gamma": 0.5, "sigm": 0.1}, UnknownSettingError, "did you mean 'sigma'"),
         ({"gamma": 0.5, "sigma": float("nan")}, SettingError, "sigma"),
         ({"gamma": 0.5, "beta_utility": 1.0}, SettingError, "beta_utility"),
-        ({"gamma": 0.5, "lr": 0.1, "learning_rate": 0.2}, SettingError, "contradict"),
-        ({"gamma": 0.5, "clip_range": lambda remaining: remaining - 0.7}, SettingError, "remaining progress 0.5"),
+        ({"gamma": 0.5, "clip_range": lambda remaining: remaining - 1.7}, SettingError, "remaining progress 1"),
         ({"gamma": 0.5, "n_quantiles": 4}, SettingError, "it shapes the network"),
-        ({"gamma": 0.5, "optimizer_kwargs": {"seed": 5}}, SettingError, "its noise goes on from the seed that it has"),
         ({"optimizer_kwargs": "abc", "sigma": 0.1}, SettingError, "optimizer_kwargs='abc'"),
     ],
 )
@@ -204,11 +194,14 @@ def test_an_option_that_needs_moments_of_its_own_starts_the_optimizer_fresh() ->
     model.learn(48, reset_num_timesteps=False)
 
 
-def test_another_estimator_starts_fresh_with_a_warning() -> None:
+@pytest.mark.parametrize("steps", [4, 0])
+def test_another_estimator_starts_fresh_with_a_warning_of_what_it_had_measured(steps: int) -> None:
     model = make_model()
-    model.learn(48)
-    with pytest.warns(ResumeWarning, match=r"statistics of 4 steps start fresh.*vgs_estimator='element'"):
+    model.learn(12 * steps)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         set_hyperparameters(model, {"vgs_estimator": "element"})
+    assert [f"statistics of {steps} steps start fresh" in str(each.message) for each in caught] == [True] * (steps > 0)
     assert model.variance_gradient_scaler is not None
     assert model.variance_gradient_scaler.settings.estimator == "element"
     assert model.variance_gradient_scaler.step_count == 0
@@ -228,17 +221,17 @@ def test_where_warnings_are_errors_what_would_start_fresh_changes_nothing(change
     assert (model.policy.values.huber_kappa, model.rollout_buffer.gamma) == (1.0, 0.99)  # type: ignore[attr-defined]
 
 
-def test_another_estimator_before_anything_was_measured_loses_nothing_and_is_silent() -> None:
-    model = make_model()
-    set_hyperparameters(model, {"vgs_estimator": "element"})
-    assert model.variance_gradient_scaler is not None
-    assert model.variance_gradient_scaler.settings.estimator == "element"
-
-
 def test_without_a_scaler_its_settings_wait_for_one() -> None:
     model = make_model(variance_gradient_scaling=False)
     set_hyperparameters(model, {"vgs_alpha": 1.5})
     assert model.vgs_alpha == 1.5
+
+
+def test_the_noise_of_an_optimizer_keeps_its_seed() -> None:
+    model = make_model(optimizer_kwargs={"seed": 3})
+    set_hyperparameters(model, {"optimizer_kwargs": {"sigma": 0.5, "seed": 5}})
+    assert model.optimizer_kwargs == {"sigma": 0.5, "seed": 3}
+    assert {group["seed"] for group in model.policy.optimizer.param_groups} == {3}
 
 
 def test_bounds_of_the_penalty_that_were_narrow_for_a_while_bring_nothing_back(saved: bytes) -> None:
@@ -247,11 +240,3 @@ def test_bounds_of_the_penalty_that_were_narrow_for_a_while_bring_nothing_back(s
     for bound in (0.3, 100.0):
         set_hyperparameters(model, {"kl_penalty_max_coef": bound})
     assert model.kl_penalty.coefficient == 0.3
-
-
-def test_the_policys_own_features_extractor_is_known() -> None:
-    options = {"lstm_hidden_size": 8, "net_arch": [8], "features_extractor_kwargs": {"cnn_output_dim": 16}}
-    spaces_of = spaces.Dict({"speed": spaces.Box(-1, 1, (2,))}), spaces.Discrete(2)
-    model = make_model(Echo(*spaces_of), "MultiInputLstmPolicy", policy_kwargs=options)
-    set_hyperparameters(model, {"gamma": 0.5})
-    assert model.gamma == 0.5

@@ -24,17 +24,11 @@ def trained(**settings: Any) -> DistributionalPPO:
     return make_model(**settings).learn(48)
 
 
-def test_a_model_goes_on_with_the_seed_of_the_file() -> None:
-    model = trained()
-    assert seeds(loaded(model)) == seeds(model)
-    assert seeds(loaded(model, gamma=0.5)) == seeds(model)
-
-
-def test_a_seed_of_the_noise_that_the_caller_gives_rules_over_the_file() -> None:
-    model = trained(optimizer_kwargs={"seed": 5})
-    assert seeds(model) == {5}
-    assert seeds(loaded(model, optimizer_kwargs={"seed": 7})) == {7}
-    assert seeds(loaded(trained(), optimizer_kwargs={"seed": 7})) == {7}
+def test_a_load_keeps_the_seed_of_the_file_unless_another_one_is_asked_for() -> None:
+    model, own = trained(), trained(optimizer_kwargs={"seed": 5})
+    assert seeds(loaded(model)) == seeds(loaded(model, gamma=0.5)) == seeds(model)
+    assert seeds(own) == seeds(loaded(own, seed=123)) == {5}
+    assert seeds(loaded(own, optimizer_kwargs={"seed": 7})) == seeds(loaded(model, optimizer_kwargs={"seed": 7})) == {7}
 
 
 def test_another_seed_of_the_model_gives_other_noise_and_always_the_same() -> None:
@@ -42,7 +36,3 @@ def test_another_seed_of_the_model_gives_other_noise_and_always_the_same() -> No
     one, other, again = (loaded(model, seed=seed) for seed in (123, 124, 123))
     assert seeds(one) == seeds(again)
     assert len(seeds(one) | seeds(other) | seeds(model)) == 3
-
-
-def test_a_seed_of_the_noise_stays_where_only_the_model_is_reseeded() -> None:
-    assert seeds(loaded(trained(optimizer_kwargs={"seed": 5}), seed=123)) == {5}
