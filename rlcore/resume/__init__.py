@@ -1,10 +1,8 @@
 """Exact resume of Stable-Baselines3's algorithms: save a running training, and continue it bit by bit."""
 
 from rlcore.envs.adapters import PickledEnv, ResumableActionMasker, resumable_mujoco
-from rlcore.resume.callback import SaveExactly
-from rlcore.resume.continuing import continue_learning
+from rlcore.resume.callback import SaveExactly, continue_learning, newest_exact
 from rlcore.resume.file import load_exact, save_exact
-from rlcore.resume.saved_files import newest_exact
 
 __all__ = [
     "PickledEnv",

@@ -1,19 +1,30 @@
-"""The callback that saves a training while it runs, and when it is asked to stop."""
+"""Saves a training while it runs and when it is asked to stop, and goes on to the end of one that was interrupted."""
 
 from __future__ import annotations
 
+import logging
+import re
 import signal
+import threading
+from collections.abc import Iterable
 from pathlib import Path
+from types import FrameType
+from typing import Any, Final
 
-from stable_baselines3.common.callbacks import BaseCallback, EventCallback
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback, EventCallback
+from stable_baselines3.common.type_aliases import MaybeCallback
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
-from rlcore.errors import SettingError
-from rlcore.resume.exploration_noise import BeforeNoise
-from rlcore.resume.file import require_exact, write_exact
-from rlcore.resume.saved_files import path_of_step, prune, require_none_later
-from rlcore.resume.signals import SIGNALS, StopRequest
+from rlcore.errors import CallOrderError, CheckpointError, SettingError
+from rlcore.resume.file import is_running, require_exact, write_exact
+from rlcore.resume.parts import capture_log, capture_noise, put_into_log, restore_noise
 from rlcore.state.generators import capture_generators
+from rlcore.types import StateDict
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+_logger = logging.getLogger("rlcore.resume")
 
 
 class SaveExactly(BaseCallback):
@@ -111,3 +122,174 @@ class SaveExactly(BaseCallback):
         """The signals that leave the environments alive; Ctrl-C ends the workers of SubprocVecEnv."""
         in_workers = isinstance(self.training_env.unwrapped, SubprocVecEnv)
         return (signal.SIGTERM,) if in_workers else SIGNALS
+
+
+def continue_learning(
+    model: BaseAlgorithm, callback: MaybeCallback = None, *, total_timesteps: int | None = None, **learn_arguments: Any
+) -> BaseAlgorithm:
+    """Call ``model.learn()`` so that it ends as the interrupted call would have, schedules included.
+
+    ``learn(remaining, reset_num_timesteps=False)`` alone resets the action noise, and forgets values that were recorded
+    for the next row of the log; this restores both. A model that has reached its total is returned unchanged.
+
+    :param model: of :func:`load_exact`, or one whose ``learn()`` was interrupted in this process
+    :param callback: as for ``learn()``; callbacks keep their own state, which no file of ours holds
+    :param total_timesteps: of the whole run, counted from its beginning; None for the one that it was begun with.
+        Schedules go by it, so with another one they do not continue exactly
+    :param learn_arguments: the other arguments of ``learn()``, as the run was begun with: ``log_interval``,
+        ``tb_log_name``, ``progress_bar``, ``use_masking``
+    :raises CallOrderError: training has not begun, so there is nothing to continue
+    :raises SettingError: ``reset_num_timesteps`` is given
+    """
+    if "reset_num_timesteps" in learn_arguments:
+        raise SettingError(
+            "reset_num_timesteps",
+            f"reset_num_timesteps={learn_arguments['reset_num_timesteps']!r} is given, and continuing counts on; "
+            "leave it out, or call model.learn() to begin again",
+        )
+    if model._last_obs is None and not getattr(model, "pending_state", None):  # which DistributionalPPO resumes from
+        raise CallOrderError(
+            "training has not begun, so there is nothing to continue; call model.learn(total_timesteps)"
+        )
+    remaining = (model._total_timesteps if total_timesteps is None else total_timesteps) - model.num_timesteps
+    if remaining > 0:
+        callbacks = [_PutBack(capture_noise(model.action_noise), capture_log(model)), *_listed(callback)]
+        model.learn(remaining, callback=callbacks, reset_num_timesteps=False, **learn_arguments)
+    return model
+
+
+class _PutBack(BaseCallback):
+    """Restores what ``learn()`` resets when it begins."""
+
+    def __init__(self, noise: StateDict | None, log: StateDict | None) -> None:
+        super().__init__()
+        self._noise, self._log = noise, log
+
+    def _on_training_start(self) -> None:
+        restore_noise(self.model.action_noise, self._noise)
+        if self._log is not None:
+            put_into_log(self.logger, self._log)
+
+    def _on_step(self) -> bool:
+        return True
+
+
+def _listed(callback: MaybeCallback) -> list[BaseCallback]:
+    if callback is None:
+        return []
+    if isinstance(callback, list):
+        return callback
+    return [callback if isinstance(callback, BaseCallback) else ConvertCallback(callback)]
+
+
+def path_of_step(folder: Path, name: str, step: int) -> Path:
+    """Where the training is saved at a timestep."""
+    return folder / f"{name}_{step}.zip"
+
+
+def saved_steps(folder: Path, name: str) -> list[int]:
+    """Return the timesteps of the files that are there, in ascending order.
+
+    :raises CheckpointError: the folder cannot be listed
+    """
+    pattern = re.compile(rf"{re.escape(name)}_(\d+)\.zip")
+    try:
+        found = [pattern.fullmatch(path.name) for path in folder.iterdir()] if folder.exists() else []
+    except OSError as error:
+        raise CheckpointError(folder, f"cannot be listed ({error.strerror}); give another folder") from error
+    return sorted(int(match.group(1)) for match in found if match)
+
+
+def newest_exact(folder: str | Path, name: str = "exact") -> Path | None:
+    """Return the file of the latest timestep that ``SaveExactly(folder, name=name)`` has saved, or None.
+
+    :raises CheckpointError: the folder cannot be listed
+    """
+    steps = saved_steps(Path(folder), name)
+    return path_of_step(Path(folder), name, steps[-1]) if steps else None
+
+
+def require_none_later(folder: Path, name: str, step: int) -> None:
+    """
+    :raises CheckpointError: the folder has files of a later timestep, which are of another run and would be mixed up
+    """
+    later = [each for each in saved_steps(folder, name) if each > step]
+    if later:
+        raise CheckpointError(
+            path_of_step(folder, name, later[-1]),
+            f"is of a later timestep than {step}, at which this training begins, so it belongs to another run; "
+            "continue it with load_exact, move it away, or give another folder or name",
+        )
+
+
+def prune(folder: Path, name: str, keep: int) -> None:
+    """Remove all files but those of the last ``keep`` timesteps."""
+    for step in saved_steps(folder, name)[:-keep]:
+        path = path_of_step(folder, name, step)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            _logger.warning("%s could not be removed and is tried again later: %s", path, error)
+
+
+class StopRequest:
+    """Notes the first SIGTERM or SIGINT that arrives while ``model.learn()`` runs; a second one does what it did.
+
+    :param model: whose ``learn()`` it is
+    :param numbers: the signals
+    """
+
+    def __init__(self, model: object, numbers: Iterable[int] = SIGNALS) -> None:
+        self._model = model
+        self._numbers = tuple(numbers)
+        self._former: dict[int, Any] = {}
+        self.signal: int | None = None
+
+    def install(self) -> None:
+        """Take over the signals that are not ignored; do nothing outside the main thread, where Python cannot."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in self._numbers:
+            former = signal.getsignal(number)
+            if former is not None and former is not signal.SIG_IGN:  # None: not Python's, so it could not be restored
+                self._former[number] = signal.signal(number, self._note)
+
+    def remove(self) -> None:
+        """Put the former handlers back, except where another handler has been installed since."""
+        for number, former in self._former.items():
+            if signal.getsignal(number) == self._note:
+                signal.signal(number, former)
+        self._former.clear()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        # Not training: learn() has ended with an error, which no callback hears of.
+        if self.signal is not None or frame is None or not is_running(self._model, "learn", frame):
+            self.remove()
+            signal.raise_signal(number)
+        else:
+            self.signal = number
+
+
+class BeforeNoise:
+    """Remembers the global generators whenever exploration noise is about to be drawn.
+
+    With gSDE ``collect_rollouts`` draws noise before it calls ``on_rollout_start``, and draws it again when training is
+    continued. So what is saved there has to hold the generators from before.
+
+    :param model: with ``use_sde=True``
+    """
+
+    def __init__(self, model: BaseAlgorithm) -> None:
+        self._owner: Any = getattr(model, "actor", model.policy)
+        self._draw = self._owner.reset_noise
+        self._owner.reset_noise = self._reset_noise
+        self.generators: StateDict = capture_generators()
+
+    def remove(self) -> None:
+        """Stop remembering."""
+        if vars(self._owner).get("reset_noise") == self._reset_noise:
+            del self._owner.reset_noise
+
+    def _reset_noise(self, *arguments: Any, **named: Any) -> None:
+        self.generators = capture_generators()
+        self._draw(*arguments, **named)

@@ -1,21 +1,35 @@
-"""The parts of a running training, in the order in which they are restored."""
+"""The parts of a running training of Stable-Baselines3's algorithms, in the order in which they are restored."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+import numpy as np
+import torch
+from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.noise import OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
+from stable_baselines3.common.save_util import recursive_getattr
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 
-from rlcore.resume.buffers import capture_buffer, restore_buffer
-from rlcore.resume.environments import capture_env, restore_env
-from rlcore.resume.generators import with_action_space
-from rlcore.resume.learnt import capture_learnt, restore_learnt
-from rlcore.resume.log import capture_log, restore_log
-from rlcore.resume.noise import capture_noise, restore_noise
-from rlcore.resume.position import capture_position, restore_position
-from rlcore.state.position import capture_progress, restore_progress
-from rlcore.types import StateDict
+from rlcore.checkpoint import codec
+from rlcore.envs import SupportsState, vec_state
+from rlcore.errors import StateError
+from rlcore.state import position
+from rlcore.state.generators import apply_generators, check_generators, generator_from_state, generator_state
+from rlcore.state.optimizer_state import fit_optimizer
+from rlcore.state.position import capture_progress, from_state, restore_progress, to_state
+from rlcore.state.registry import snapshot
+from rlcore.state.tree import COUNT, FREE, SAME, fit, misfit
+from rlcore.types import StateDict, StateValue
+
+_NORMALIZER_SETTINGS = (
+    *("training", "norm_obs", "norm_reward", "norm_obs_keys"),
+    *("clip_obs", "clip_reward", "gamma", "epsilon"),
+)
 
 
 class Part(NamedTuple):
@@ -29,25 +43,244 @@ class Part(NamedTuple):
     restore: Callable[[BaseAlgorithm, Any], None]
 
 
-def _noise_of(model: BaseAlgorithm) -> StateDict | None:
-    return capture_noise(model.action_noise)
+def _capture_learnt(model: BaseAlgorithm) -> StateDict:
+    """Return what updates change: the state dicts of ``model.get_parameters()``, and ``variables`` of SAC and TQC."""
+    state_dicts: Any = model.get_parameters()
+    variables: Any = _variables(model)
+    return {"state_dicts": state_dicts, "variables": variables}
 
 
-def _put_noise(model: BaseAlgorithm, state: StateDict | None) -> None:
-    restore_noise(model.action_noise, state)
+def _restore_learnt(model: BaseAlgorithm, state: StateDict) -> None:
+    variables = _variables(model)
+    own: Any = {name: recursive_getattr(model, name) for name in model._get_torch_save_params()[0]}
+    like = {"state_dicts": dict.fromkeys(own), "variables": variables}
+    fitted = fit(state, like, "learnt", dict.fromkeys(own, FREE))
+    # Copies, because an optimizer would keep the memory of the whole file.
+    saved: Any = snapshot(fitted["state_dicts"])
+    for name, each in own.items():
+        if isinstance(each, torch.optim.Optimizer):
+            fit_optimizer(saved[name], each, name)  # its steps would fail later for what it takes here
+        else:
+            fit(saved[name], each.state_dict(), f"learnt[{name!r}]")
+    model.set_parameters(saved, exact_match=True, device=model.device)
+    for name, variable in variables.items():
+        variable.data.copy_(fitted["variables"][name])
+
+
+def _variables(model: BaseAlgorithm) -> dict[str, torch.Tensor]:
+    _, names = model._get_torch_save_params()
+    return {name: recursive_getattr(model, name).detach() for name in names}
+
+
+def _capture_buffer(model: BaseAlgorithm) -> StateDict | None:
+    """Return the filled rows of every array, each of shape (rows, n_envs, ...); None without a replay buffer."""
+    buffer = getattr(model, "replay_buffer", None)
+    if buffer is None:
+        return None
+    arrays: Any = {name: to_state(value) for name, value in filled_rows(buffer, buffer.pos, buffer.full).items()}
+    return {"pos": int(buffer.pos), "full": bool(buffer.full), "arrays": arrays}
+
+
+def _restore_buffer(model: BaseAlgorithm, state: StateDict | None) -> None:
+    buffer = getattr(model, "replay_buffer", None)
+    if buffer is None or state is None:
+        if buffer is not state:
+            raise StateError("only one of the file and the model has a replay buffer; the file is damaged")
+        return
+    record = fit(state, {"pos": 0, "full": False, "arrays": {}}, "replay_buffer", {"arrays": FREE})
+    if record["pos"] >= buffer.buffer_size:
+        raise misfit("replay_buffer['pos']", f"below the buffer's size, {buffer.buffer_size}", record["pos"])
+    places = filled_rows(buffer, record["pos"], record["full"])
+    saved = fit(record["arrays"], dict.fromkeys(places), "replay_buffer['arrays']", dict.fromkeys(places, FREE))
+    values = {name: from_state(value) for name, value in saved.items()}
+    for name, place in places.items():
+        _require_like(values[name], place, f"replay_buffer[{name!r}]")
+    for name, place in places.items():
+        for key, part in place.items() if isinstance(place, dict) else [(None, place)]:
+            part[...] = values[name] if key is None else values[name][key]
+    buffer.pos, buffer.full = record["pos"], record["full"]
+
+
+def filled_rows(buffer: ReplayBuffer, pos: int, full: bool) -> dict[str, Any]:
+    """Return views of the rows of every array that hold transitions, by name; each is an array or a dict of arrays.
+
+    With ``optimize_memory_usage`` one row more holds the next observation.
+    """
+    rows = buffer.buffer_size if full else min(pos + int(buffer.optimize_memory_usage), buffer.buffer_size)
+    names = ["observations", "actions", "rewards", "dones", "timeouts"]
+    names += ["next_observations"] * hasattr(buffer, "next_observations")
+    found = {name: getattr(buffer, name) for name in names}
+    return {
+        name: {key: array[:rows] for key, array in value.items()} if isinstance(value, dict) else value[:rows]
+        for name, value in found.items()
+    }
+
+
+def _require_like(value: Any, place: Any, where: str) -> None:
+    if isinstance(place, dict):
+        for key, part in fit(value, place, where, dict.fromkeys(place, FREE)).items():
+            _require_like(part, place[key], f"{where}[{key!r}]")
+    elif not isinstance(value, np.ndarray) or (value.shape, value.dtype) != (place.shape, place.dtype):
+        raise misfit(where, f"an array of {place.dtype} with shape {place.shape}", value)
+
+
+def capture_noise(noise: Any) -> StateDict | None:
+    """Return where the process of action noise is: the previous noise of Ornstein-Uhlenbeck, for each environment."""
+    if isinstance(noise, SupportsState):
+        return noise.get_state()
+    if isinstance(noise, VectorizedActionNoise):
+        return {"noises": [capture_noise(each) for each in noise.noises]}
+    if isinstance(noise, OrnsteinUhlenbeckActionNoise):
+        return {"previous": to_state(np.array(noise.noise_prev))}
+    return None
+
+
+def restore_noise(noise: Any, state: Any) -> None:
+    """Continue the process of ``noise`` where :func:`capture_noise` was called.
+
+    :raises StateError: ``state`` is of another kind of noise
+    """
+    where = "action_noise"
+    if isinstance(noise, SupportsState) and isinstance(state, dict):
+        noise.set_state(state)
+    elif isinstance(noise, VectorizedActionNoise):
+        states = fit(state, {"noises": [None] * noise.n_envs}, where, {"noises": FREE})["noises"]
+        for each, its_state in zip(noise.noises, states, strict=True):
+            restore_noise(each, its_state)
+    elif isinstance(noise, OrnsteinUhlenbeckActionNoise):
+        previous = from_state(fit(state, {"previous": None}, where, {"previous": FREE})["previous"])
+        _require_like(previous, np.array(noise.noise_prev), f"{where}['previous']")
+        noise.noise_prev = previous
+    elif state is not None:
+        raise StateError(f"the file has a state of action noise, and {type(noise).__name__} has none")
+
+
+def capture_log(model: BaseAlgorithm) -> StateDict | None:
+    """Return the values that were recorded since the last row of the log was written; None before ``learn()``.
+
+    Figures, images and other objects that a user's callback records are left out.
+    """
+    logger: Logger | None = getattr(model, "_logger", None)
+    if logger is None:
+        return None
+    values: dict[str, Any] = {name: codec.encode(value, name) for name, value in logger.name_to_value.items()}
+    return {
+        "values": {name: value for name, value in values.items() if not isinstance(value, dict)},
+        "counts": {name: int(count) for name, count in logger.name_to_count.items()},
+        "excluded": {name: list(formats) for name, formats in logger.name_to_excluded.items()},
+    }
+
+
+def _restore_log(model: BaseAlgorithm, state: StateDict | None) -> None:
+    """Give ``model`` a logger that writes nothing and holds ``state``; ``learn()`` replaces it."""
+    if state is not None:
+        logger = Logger(folder=None, output_formats=[])
+        put_into_log(logger, state)
+        model._logger = logger
+
+
+def put_into_log(logger: Logger, state: StateDict) -> None:
+    """Record the values of :func:`capture_log` in ``logger``.
+
+    :raises StateError: ``state`` is not from :func:`capture_log`; nothing was recorded
+    """
+    fields = ("values", "counts", "excluded")
+    record: Any = fit(state, dict.fromkeys(fields), "log", dict.fromkeys(fields, FREE))
+    for name in fields:
+        if not isinstance(record[name], dict):
+            raise misfit(f"log[{name!r}]", "a dict", record[name])
+    for name, value in record["values"].items():
+        if not isinstance(value, int | float | str) and value is not None:
+            raise misfit(f"log['values'][{name!r}]", "a number or a text", value)
+    counts = fit(record["counts"], dict.fromkeys(record["counts"], 0), "log['counts']", {"": COUNT})
+    if not all(isinstance(formats, list) for formats in record["excluded"].values()):
+        raise misfit("log['excluded']", "a dict of lists", record["excluded"])
+    logger.name_to_value.update(cast("dict[str, float]", record["values"]))
+    logger.name_to_count.update(counts)
+    logger.name_to_excluded.update({name: tuple(formats) for name, formats in record["excluded"].items()})
+
+
+def _capture_position(model: BaseAlgorithm) -> StateDict | None:
+    """Return what the next step starts from, LSTM states of RecurrentPPO included; None before a reset."""
+    state = position.capture_position(model)
+    return None if state is None else {**state, **_lstm_states(model)}
+
+
+def restore_position(model: BaseAlgorithm, state: StateDict | None) -> None:
+    """Let the next step start from a captured position.
+
+    :raises StateError: ``state`` is of other observations, environments or LSTMs; nothing was changed
+    """
+    if state is None:
+        return
+    fitted = position.fit_position(state, _lstm_states(model), "position", model.observation_space, model.n_envs)
+    position.restore_position(model, fitted)
+    if fitted["lstm_states"] is not None:
+        parts = [part.to(model.device, copy=True) for part in fitted["lstm_states"]]
+        now: Any = model
+        now._last_lstm_states = RNNStates((parts[0], parts[1]), (parts[2], parts[3]))
+
+
+def _lstm_states(model: BaseAlgorithm) -> StateDict:
+    states = getattr(model, "_last_lstm_states", None)  # of RecurrentPPO
+    return {"lstm_states": None if states is None else [*states.pi, *states.vf]}
+
+
+def _capture_env(model: BaseAlgorithm) -> StateDict:
+    """Return the state of every environment and VecEnvWrapper, and what VecNormalize has measured."""
+    assert model.env is not None, "save_exact refuses a model without environment"
+    return {
+        "vec_env": type(model.env.unwrapped).__name__,
+        "state": vec_state.capture_env_state(model.env),
+        "normalizer": vec_state.capture_normalizer(model.env),
+        "normalizer_settings": _normalizer_settings(model.env),
+    }
+
+
+def _restore_env(model: BaseAlgorithm, state: StateDict) -> None:
+    """Continue the environments. After an error they have to be reset; statistics are unchanged then.
+
+    Another class rounds differently: DummyVecEnv makes rewards float32, and SubprocVecEnv does not.
+    """
+    assert model.env is not None, "a model is loaded with an environment"
+    like = {"vec_env": type(model.env.unwrapped).__name__, "state": None, "normalizer": None}
+    rules = {"vec_env": SAME, "state": FREE, "normalizer": FREE, **dict.fromkeys(_NORMALIZER_SETTINGS, SAME)}
+    own = {**like, "normalizer_settings": _normalizer_settings(model.env)}
+    record = fit(state, own, "environments", rules)
+    before = vec_state.capture_normalizer(model.env)
+    if record["normalizer"] is not None:
+        vec_state.restore_normalizer(model.env, record["normalizer"])
+    try:
+        vec_state.restore_env_state(model.env, record["state"])
+    except StateError:
+        if before is not None:
+            vec_state.restore_normalizer(model.env, before)
+        raise
+
+
+def _normalizer_settings(env: VecEnv) -> list[StateValue]:
+    """Return the settings of every VecNormalize, from the outside in."""
+    found: list[StateValue] = []
+    while isinstance(env, VecEnvWrapper):
+        if isinstance(env, VecNormalize):
+            settings = {name: getattr(env, name) for name in _NORMALIZER_SETTINGS}
+            found.append({k: list(v) if isinstance(v, list | tuple) else v for k, v in settings.items()})
+        env = env.venv
+    return found
 
 
 PARTS: dict[str, Part] = {
-    "learnt": Part(capture_learnt, restore_learnt),
-    "replay_buffer": Part(capture_buffer, restore_buffer),
-    "action_noise": Part(_noise_of, _put_noise),
+    "learnt": Part(_capture_learnt, _restore_learnt),
+    "replay_buffer": Part(_capture_buffer, _restore_buffer),
+    "action_noise": Part(
+        lambda model: capture_noise(model.action_noise), lambda model, state: restore_noise(model.action_noise, state)
+    ),
     "progress": Part(capture_progress, restore_progress),
-    "log": Part(capture_log, restore_log),
-    "position": Part(capture_position, restore_position),
-    "environments": Part(capture_env, restore_env),
+    "log": Part(capture_log, _restore_log),
+    "position": Part(_capture_position, restore_position),
+    "environments": Part(_capture_env, _restore_env),
 }
 """All parts but the generators, which come last."""
-
 GENERATORS = "generators"
 
 
@@ -56,5 +289,21 @@ def capture_parts(model: BaseAlgorithm, global_generators: StateDict) -> StateDi
 
     :param global_generators: their states where training is to go on
     """
+    generator = vars(model.action_space).get("_np_random")  # None if it has drawn nothing and has no seed
+    own = None if generator is None else generator_state(generator)
     captured: StateDict = {name: part.capture(model) for name, part in PARTS.items()}
-    return {**captured, GENERATORS: with_action_space(model, global_generators)}
+    return {**captured, GENERATORS: {"global": global_generators, "action_space": own}}
+
+
+def restore_generators(model: BaseAlgorithm, state: StateDict) -> None:
+    """Continue the global generators and that of the action space.
+
+    :raises StateError: ``state`` is not a state of generators; nothing was changed
+    """
+    fields = ("global", "action_space")
+    record = fit(state, dict.fromkeys(fields), GENERATORS, dict.fromkeys(fields, FREE))
+    check_generators(record["global"])
+    saved = record["action_space"]
+    own = None if saved is None else generator_from_state(saved, "generators['action_space']")
+    vars(model.action_space)["_np_random"] = own
+    apply_generators(record["global"])

@@ -14,7 +14,7 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from rlcore.checkpoint import load_container, save_container
 from rlcore.errors import CheckpointError
-from rlcore.resume import continuing, exploration_noise, file, load_exact, parts
+from rlcore.resume import callback, file, load_exact, parts
 from rlcore.state.generators import capture_generators
 from tests.support.exact_runs import CASES, VARIANTS, Case, continued, differences, finished, interrupted, whole
 
@@ -133,7 +133,7 @@ def test_with_gsde_the_generators_are_those_from_before_the_noise(
         self.generators = capture_generators()
 
     expected = whole(ALL[name])
-    monkeypatch.setattr(exploration_noise.BeforeNoise, "_reset_noise", remember_too_late)
+    monkeypatch.setattr(callback.BeforeNoise, "_reset_noise", remember_too_late)
     path, rows = interrupted(ALL[name], tmp_path)
 
     assert not ends_alike(ALL[name], path, rows, expected)
@@ -145,7 +145,7 @@ def test_learn_alone_resets_action_noise_and_the_log(
 ) -> None:
     expected = whole(ALL[name])
     path, rows = interrupted(ALL[name], tmp_path)
-    monkeypatch.setattr(continuing._PutBack, "_on_training_start", lambda _: None)
+    monkeypatch.setattr(callback._PutBack, "_on_training_start", lambda _: None)
 
     assert not ends_alike(ALL[name], path, rows, expected)
 

@@ -14,9 +14,8 @@ import pytest
 from stable_baselines3.common.callbacks import BaseCallback, EveryNTimesteps
 
 from rlcore.errors import CheckpointError, SettingError
-from rlcore.resume import SaveExactly, load_exact, newest_exact
-from rlcore.resume.saved_files import saved_steps
-from rlcore.resume.signals import SIGNALS
+from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact
+from rlcore.resume.callback import SIGNALS, saved_steps
 from tests.support.environments import make_vec
 from tests.support.exact_runs import CASES, VARIANTS, StopAt, continued, differences, finished, whole
 from tests.unit.resume.test_refusals import ppo, sac
@@ -73,6 +72,15 @@ def test_a_killed_run_continues_from_its_newest_file(tmp_path: Path) -> None:
     newest = newest_exact(tmp_path)
     assert newest == tmp_path / "exact_64.zip"
     assert differences(expected, continued(CASES["PPO"], newest)[0]) == []
+
+
+def test_a_run_that_goes_on_does_not_save_at_once(tmp_path: Path) -> None:
+    ppo().learn(32, callback=SaveExactly(tmp_path, every=NEVER))
+    file = tmp_path / "exact_32.zip"
+    before = file.stat().st_mtime_ns
+    saving = SaveExactly(tmp_path, every=32, keep=9)
+    continue_learning(load_exact(file, make_vec()), saving, total_timesteps=80)
+    assert (saved_steps(tmp_path, "exact"), file.stat().st_mtime_ns) == ([32, 64, 80], before)
 
 
 class Call(BaseCallback):
