@@ -87,7 +87,7 @@ def write_exact(model: BaseAlgorithm, path: str | os.PathLike[str], global_gener
     with refusals_name(path):
         settings, state = encode_settings(model), capture_parts(model, global_generators)
     more: Any = {"libraries": _versions(), "seed": model.seed, "device": str(model.device)}
-    write_model_file(Path(path), model, type(model).__name__, settings, state, **more)
+    write_model_file(Path(path), model, type(model).__name__, settings=settings, state=state, **more)
 
 
 def require_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:

@@ -245,13 +245,15 @@ def _encode(model: BaseAlgorithm, name: str) -> StateValue:
 
 def _encode_noise(noise: Any) -> StateValue:
     """Return how to build ``noise``; of a class that is not Stable-Baselines3's a placeholder."""
+    name = type(noise).__name__
     if type(noise) is VectorizedActionNoise:
-        return {"class": "VectorizedActionNoise", "n_envs": noise.n_envs, "base_noise": _encode_noise(noise.base_noise)}
-    kind, attributes = NOISES.get(type(noise).__name__, (None, {}))
+        return {"class": name, "n_envs": noise.n_envs, "base_noise": _encode_noise(noise.base_noise)}
+    kind, attributes = NOISES.get(name, (None, {}))
     if type(noise) is not kind:
         return codec.encode(noise, "action_noise")
-    arguments: StateDict = {name: codec.encode(getattr(noise, each), name) for name, each in attributes.items()}
-    return {"class": type(noise).__name__, "dtype": np.dtype(noise._dtype).name, "arguments": arguments}
+    made: Any = noise
+    arguments: StateDict = {key: codec.encode(getattr(made, each), key) for key, each in attributes.items()}
+    return {"class": name, "dtype": np.dtype(made._dtype).name, "arguments": arguments}
 
 
 def _decode_noise(value: Any, objects: CustomObjects) -> Any:

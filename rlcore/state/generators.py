@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 
 from rlcore.errors import StateError
-from rlcore.state.schema import REMEDY, misfit, read_count, read_dict, read_list, read_record
+from rlcore.state.tree import FREE, REMEDY, Rule, fit, misfit
 from rlcore.types import StateDict, StateValue
 
 
@@ -40,7 +40,8 @@ def check_generators(state: StateDict) -> None:
     """
     :raises StateError: for what no generator of its kind takes
     """
-    fields = read_record(state, "rng_state", ("python", "numpy", "torch", "cuda"))
+    names = ("python", "numpy", "torch", "cuda")
+    fields: Any = fit(state, dict.fromkeys(names), "rng_state", dict.fromkeys(names, FREE))
     try:
         _check_positions(fields)
         random.Random().setstate(_python_state(fields))
@@ -95,16 +96,16 @@ def generator_from_state(value: StateValue, where: str) -> np.random.Generator:
 
     :raises StateError: unknown bit generator, or a state that is not one of it
     """
-    record = read_dict(value, where)
-    name = record.get("bit_generator")
+    name = value.get("bit_generator") if isinstance(value, dict) else None
     if not isinstance(name, str) or name not in _BIT_GENERATORS:
         raise misfit(f"{where}.bit_generator", f"one of {', '.join(_BIT_GENERATORS)}", name)
     bit_generator = _BIT_GENERATORS[name](0)
-    state: Any = _like(bit_generator.state, record, where)
-    if name == "MT19937" and state["state"]["pos"] > len(state["state"]["key"]):  # NumPy would read beyond the key
-        raise misfit(f"{where}.state.pos", "a position in the key", state["state"]["pos"])
+    rules = dict.fromkeys(("state", "inc", "key", "counter", "buffer"), Rule(0, 2**128 - 1))
+    fitted = fit(value, _plain(bit_generator.state), where, rules)
+    if name == "MT19937" and fitted["state"]["pos"] > len(fitted["state"]["key"]):  # NumPy would read beyond the key
+        raise misfit(f"{where}.state.pos", "a position in the key", fitted["state"]["pos"])
     try:
-        bit_generator.state = cast("Mapping[str, Any]", state)
+        bit_generator.state = _like(bit_generator.state, fitted)
     except (ValueError, OverflowError, TypeError) as error:
         raise StateError(f"{where}: {name} does not take this state ({error}); {REMEDY}") from error
     return np.random.Generator(bit_generator)
@@ -118,13 +119,8 @@ def _plain(value: object) -> StateValue:
     return value if isinstance(value, str) else int(value)  # type: ignore[call-overload]
 
 
-def _like(template: object, value: StateValue, where: str) -> object:
-    """``value`` in the form of ``template``, a state that NumPy itself gave."""
+def _like(template: object, value: Any) -> Any:
+    """Return a fitted state with the arrays that NumPy wants."""
     if isinstance(template, dict):
-        record = read_record(value, where, template)
-        return {key: _like(entry, record[key], f"{where}.{key}") for key, entry in template.items()}
-    if isinstance(template, np.ndarray):
-        most = 2 ** (8 * template.dtype.itemsize) - 1
-        entries = read_list(value, where, len(template))
-        return np.array([read_count(entry, where, most) for entry in entries], template.dtype)
-    return value if isinstance(template, str) else read_count(value, where, 2**128 - 1)
+        return {key: _like(entry, value[key]) for key, entry in template.items()}
+    return np.array(value, template.dtype) if isinstance(template, np.ndarray) else value
