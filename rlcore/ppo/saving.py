@@ -211,9 +211,7 @@ class SavablePPO(ConfiguredPPO):
         state_parts.require_network_of(self, state.get("policy"))
 
     def _require_meaning_of_values(self, saved: Mapping[str, Any]) -> None:
-        """
-        :raises SettingError: if a setting would let the critics' outputs mean other returns than they have learnt
-        """
+        """Raise SettingError if a setting would let the critics' outputs mean other returns than they have learnt."""
         for name in VALUE_SETTINGS:
             before, now = saved.get(name, PPOSettings.model_fields[name].default), getattr(self, name)
             if before != now:

@@ -101,9 +101,7 @@ class CustomObjects(UserDict[str, object]):
         return super().__contains__(name)
 
     def require_used(self) -> None:
-        """
-        :raises UnknownSettingError: the file has no field for one of the objects
-        """
+        """Raise UnknownSettingError if the file has no field for one of the objects."""
         reject_unknown(self.data, "custom_objects", {"custom_objects": sorted(self.names)})
 
 
@@ -120,9 +118,7 @@ def decode_spaces(content: Mapping[str, Any], objects: Mapping[str, object]) -> 
 
 
 def require_spaces(env: VecEnv, saved: Mapping[str, spaces.Space[Any]]) -> None:
-    """
-    :raises StateError: the spaces of ``env`` are not those of the saved model
-    """
+    """Raise StateError unless the spaces of ``env`` are those of the saved model."""
     try:
         check_for_correct_spaces(env, *(saved[name] for name in SPACES))
     except ValueError as error:

@@ -191,7 +191,7 @@ class CheckedObservations(BaseAlgorithm):
 
     @property
     def _last_obs(self) -> Observations | None:
-        """What the environments returned last; None before the first reset, and after NaN or infinity."""
+        """Return what the environments returned last; None before the first reset, and after NaN or infinity."""
         return self._checked_obs
 
     @_last_obs.setter
