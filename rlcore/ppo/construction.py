@@ -159,7 +159,7 @@ def _is_supported(space: Any, *, as_action: bool) -> bool:
     if not isinstance(space, spaces.Box | spaces.MultiBinary) or 0 in shape:
         return False
     if not as_action:
-        return bool(shape != ())
+        return bool(shape)
     if isinstance(space, spaces.Box):
         return bool(space.is_bounded() and space.dtype.kind == "f")
     return isinstance(space.n, int)

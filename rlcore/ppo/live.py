@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stable_baselines3.common.utils import FloatSchedule
+
 from rlcore.errors import ResumeWarning, SettingError, reject_unknown
 from rlcore.ppo import construction
 from rlcore.ppo.construction import ConfiguredPPO
@@ -13,6 +15,7 @@ from rlcore.ppo.policy import set_learning_rate
 from rlcore.ppo.settings import (
     LIVE,
     MARKS,
+    PENALTY,
     SCALER,
     TOP,
     PPOSettings,
@@ -26,7 +29,8 @@ from rlcore.state.optimizer_state import missing_moments
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 
-SCALER_SETTINGS = part_of(SCALER)
+RATES = {"learning_rate", "critic_lr_multiplier", "optimizer_kwargs"}
+PENALTY_SETTINGS, SCALER_SETTINGS = part_of(PENALTY), part_of(SCALER)
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,10 @@ class SettingsChange:
     def apply(self, model: ConfiguredPPO) -> None:
         """Write the settings to everything that holds a copy, without a warning."""
         restarts_penalty = model.kl_penalty_coef != self.settings.kl_penalty_coef
-        model._adopt(self.settings)
+        for name in self.names:
+            value = getattr(self.settings, name)
+            is_schedule = name.startswith("clip_range") and value is not None
+            vars(model)[name] = FloatSchedule(value) if is_schedule else value
         model.rollout_buffer.gamma, model.rollout_buffer.gae_lambda = model.gamma, model.gae_lambda
         if "optimizer_kwargs" in self.names:
             model.policy.optimizer_kwargs = dict(model.optimizer_kwargs)
@@ -76,20 +83,26 @@ class SettingsChange:
                 group.update(options)
             if missing_moments(optimizer.state_dict()["state"], optimizer):
                 model.rebuild_optimizer()
-        apply_learning_rate(model)
+        if self.names & RATES:
+            apply_learning_rate(model)
         if restarts_penalty:
             model.kl_penalty.restart()
-        model.kl_penalty.keep_within_bounds()
+        if self.names & PENALTY_SETTINGS:
+            model.kl_penalty.keep_within_bounds()
         if "huber_kappa" in self.names:
             model.policy.values = construction.make_values(model)
-        scaler = model.variance_gradient_scaler
-        if scaler is None or not self.names & SCALER_SETTINGS:
-            return
-        if scaler.settings.estimator != model.vgs_estimator:
-            model.variance_gradient_scaler = construction.make_scaler(model)
-        else:
-            changed: StateDict = {name.removeprefix("vgs_"): getattr(model, name) for name in SCALER_SETTINGS}
-            scaler.load_state_dict({**scaler.state_dict(), **changed})
+        if self.names & SCALER_SETTINGS:
+            _apply_scaler_settings(model)
+
+
+def _apply_scaler_settings(model: ConfiguredPPO) -> None:
+    """Give the scaler its settings; its statistics stay unless another estimator is to measure."""
+    scaler = model.variance_gradient_scaler
+    if scaler is not None and scaler.settings.estimator != model.vgs_estimator:
+        model.variance_gradient_scaler = construction.make_scaler(model)
+    elif scaler is not None:
+        given: StateDict = {name.removeprefix("vgs_"): getattr(model, name) for name in SCALER_SETTINGS}
+        scaler.load_state_dict({**scaler.state_dict(), **given})
 
 
 def set_hyperparameters(model: ConfiguredPPO, hyperparams: Mapping[str, Any]) -> None:
@@ -117,18 +130,26 @@ def plan_change(present: Any, hyperparams: Mapping[str, Any]) -> SettingsChange:
     :param present: the model, or anything else that has every setting as an attribute
     """
     changes = _placed(hyperparams, present)
-    settings = PPOSettings(**{name: changes[name] if name in changes else getattr(present, name) for name in MARKS})
+    merged = dict(changes)
+    for name in MARKS.keys() - changes.keys():
+        merged[name] = getattr(present, name)
+    settings = PPOSettings(**merged)
     if "optimizer_kwargs" in changes:
         group_options(find_optimizer(settings.optimizer_class), settings.optimizer_kwargs or {})
-    return SettingsChange(resolve_together(settings), frozenset(changes))
+    resolved = resolve_together(settings)
+    follow = {name for name in ("learning_rate", "ent_coef") if getattr(resolved, name) != getattr(present, name)}
+    return SettingsChange(resolved, frozenset(changes) | follow)
 
 
 def _placed(hyperparams: Mapping[str, Any], present: Any) -> dict[str, Any]:
     """Return the changes by top-level setting: options of the optimizer belong in ``optimizer_kwargs``."""
-    changes = {name: value for name, value in hyperparams.items() if name in MARKS}
-    options = {name: value for name, value in hyperparams.items() if name not in MARKS}
-    known = optimizer_options(find_optimizer(present.optimizer_class)).keys() - {"seed"}
-    reject_unknown(options, TOP, {TOP: [*LIVE, *known]})
+    changes: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for name, value in hyperparams.items():
+        (changes if name in MARKS else options)[name] = value
+    if options:
+        known = optimizer_options(find_optimizer(present.optimizer_class)).keys() - {"seed"}
+        reject_unknown(options, TOP, {TOP: [*LIVE, *known]})
     for name, value in changes.items():
         if name not in LIVE:
             reason = f"{name}={value!r} cannot change in a model that exists: {MARKS[name]['fixed']}"

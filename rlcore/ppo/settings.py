@@ -22,8 +22,8 @@ from rlcore.optim.upgd import UPGD, AdaptiveUPGD
 _Class = TypeVar("_Class")
 
 TOP: Final = "DistributionalPPO"
-NESTED: Final = {name: f"policy_kwargs[{name!r}]" for name in ("lstm_kwargs", "net_arch")}
-"""The levels below ``policy_kwargs``."""
+LSTM_LEVEL: Final = "policy_kwargs['lstm_kwargs']"
+ARCH_LEVEL: Final = "policy_kwargs['net_arch']"
 
 
 def plain(value: Any) -> Any:
@@ -210,13 +210,14 @@ class PPOSettings(OwnSettings, SharedSettings, Table):
     """
 
     def __init__(self, **given: Any) -> None:
-        known, network = homes(given), given.get("policy_kwargs")
         levels: dict[str, Any] = {TOP: given}
+        network = given.get("policy_kwargs")
         if isinstance(network, Mapping):
-            levels |= {"policy_kwargs": dict(network)} | {NESTED[name]: network.get(name) for name in NESTED}
+            nested = {LSTM_LEVEL: network.get("lstm_kwargs"), ARCH_LEVEL: network.get("net_arch")}
+            levels |= {"policy_kwargs": dict(network), **nested}
         for level, names in levels.items():
-            if isinstance(names, Mapping):
-                reject_unknown(names, level, known)
+            if isinstance(names, Mapping) and not names.keys() <= LEVELS[level].keys():
+                reject_unknown(names, level, homes(given))
         try:
             super().__init__(**given)
         except ValidationError as error:
@@ -243,15 +244,20 @@ def described() -> str:
     return "\n".join(["    Settings:", "", *lines, ""])
 
 
+LEVELS: Final[Mapping[str, Mapping[str, Any]]] = {
+    TOP: PPOSettings.model_fields,
+    "policy_kwargs": PolicyKwargs.__annotations__,
+    LSTM_LEVEL: dict.fromkeys(("bias", "dropout")),
+    ARCH_LEVEL: dict.fromkeys(("pi", "vf")),
+}
+"""The names that belong to each level."""
+
+
 def homes(given: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the names that belong to each level, so that an error can name the right level of a misplaced one."""
-    return {
-        TOP: list(PPOSettings.model_fields),
-        "policy_kwargs": list(PolicyKwargs.__annotations__),
-        NESTED["lstm_kwargs"]: ["bias", "dropout"],
-        NESTED["net_arch"]: ["pi", "vf"],
-        "optimizer_kwargs": list(optimizer_options(find_optimizer(given.get("optimizer_class", "adaptive_upgd")))),
-    }
+    """Return the names of each level and of the optimizer, so that an error can say where a misplaced one belongs."""
+    optimizer_class = find_optimizer(given.get("optimizer_class", "adaptive_upgd"))
+    levels = {level: list(names) for level, names in LEVELS.items()}
+    return {**levels, "optimizer_kwargs": list(optimizer_options(optimizer_class))}
 
 
 def idle_under(name: str, settings: Any) -> str | None:
@@ -317,7 +323,9 @@ def group_options(optimizer_class: type[torch.optim.Optimizer], given: Mapping[s
     reject_unknown(given, "optimizer_kwargs", {**homes({}), "optimizer_kwargs": list(known)})
     seed = {"seed": 0} if "seed" in known else {}  # without it, one would be drawn from the global generator
     options: dict[str, Any] = {name: value for name, value in {**seed, **given}.items() if name != "lr"}
-    groups = [{"params": [nn.Parameter(torch.zeros(1))], "lr": default_learning_rate(optimizer_class)} for _ in "ac"]
+    groups = [
+        {"params": [nn.Parameter(torch.zeros(1))], "lr": default_learning_rate(optimizer_class)} for _ in range(2)
+    ]
     try:
         for name, value in options.items():
             if "bool" in str(types[name].annotation) and not isinstance(flag_value(value), bool | None):
@@ -356,8 +364,9 @@ def resolve_settings(given: Mapping[str, Any], asked: Collection[str] | None = N
 
 def resolve_together(settings: PPOSettings) -> PPOSettings:
     """Fill in what follows from several settings; SettingError if a rate or a range of returns cannot be used."""
-    optimizer_class, options = find_optimizer(settings.optimizer_class), dict(settings.optimizer_kwargs or {})
-    rate = resolve_learning_rate(settings.learning_rate, options, default_learning_rate(optimizer_class))
+    options, rate = dict(settings.optimizer_kwargs or {}), settings.learning_rate
+    if rate is None or "lr" in options:
+        rate = resolve_learning_rate(rate, options, default_learning_rate(find_optimizer(settings.optimizer_class)))
     options.pop("lr", None)
     start = settings.ent_coef if settings.ent_coef_initial is None else settings.ent_coef_initial
     scale, atoms = settings.return_scale, settings.num_atoms

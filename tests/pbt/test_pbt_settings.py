@@ -27,15 +27,15 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
     "no member": ({"population_size": 0}, "population_size=0 .* greater than or equal to 2"),
     "a range from NaN": (
         {"hyperparams": [{"name": "x", "min_value": float("nan"), "max_value": 1}]},
-        "min_value=nan cannot be used: input should be a finite number",
+        "min_value=nan cannot be used: .*input should be a finite number",
     ),
     "a range to infinity": (
         {"hyperparams": [{"name": "x", "min_value": 0, "max_value": float("inf")}]},
-        "max_value=inf cannot be used: input should be a finite number",
+        "max_value=inf cannot be used: .*input should be a finite number",
     ),
     "a range to a text": (
         {"hyperparams": [{"name": "x", "min_value": 0, "max_value": "big"}]},
-        "max_value='big' cannot be used: input should be a valid number",
+        "max_value='big' cannot be used: .*input should be a valid number",
     ),
     "no folder": ({"checkpoint_dir": ""}, "checkpoint_dir='' cannot be used"),
     "no list": ({"hyperparams": {"name": "x"}}, "hyperparams={'name': 'x'} cannot be used"),
@@ -64,7 +64,7 @@ def test_an_unknown_or_misplaced_setting_names_the_right_one(case: str) -> None:
 @pytest.mark.parametrize("case", UNUSABLE)
 def test_a_value_that_cannot_be_used_is_named(case: str) -> None:
     given, words = UNUSABLE[case]
-    with pytest.raises(SettingError, match=words):
+    with pytest.raises(SettingError, match=words.replace("=", "'?\\]?=", 1)):
         PBTConfig(**given)
 
 
