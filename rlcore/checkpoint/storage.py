@@ -58,26 +58,6 @@ def _write_through_sibling(target: Path, content: bytes | Callable[[BinaryIO], o
     sync_folder(target.parent)
 
 
-def write_new(path: str | os.PathLike[str], content: bytes) -> bool:
-    """Do what :func:`write_atomic` does, but only where there is nothing of that name; an empty file takes it first.
-
-    :return: False if there is; it is unchanged
-    :raises CheckpointError: the file cannot be written
-    """
-    with refusals_name(path), os_errors_refused("written"):
-        target = Path(path).resolve()
-        try:
-            target.open("xb").close()
-        except FileExistsError:
-            return False
-        try:
-            _write_through_sibling(target, content)
-        except BaseException:
-            target.unlink()
-            raise
-        return True
-
-
 def sync_folder(folder: Path) -> None:
     """Wait until the disk has the folder's entries; without it a power cut may undo the rename."""
     if os.name != "nt":  # Windows cannot open a folder

@@ -22,7 +22,7 @@ import pytest
 import torch
 
 from rlcore.checkpoint import load_container, save_container, write_atomic
-from rlcore.checkpoint.storage import read_content, sync_folder, write_new
+from rlcore.checkpoint.storage import read_content, sync_folder
 from rlcore.errors import CheckpointError
 
 KILL_ROUNDS = 20
@@ -155,27 +155,6 @@ def test_a_folder_is_not_opened_on_windows_which_cannot(tmp_path: Path, monkeypa
         sync_folder(tmp_path)
 
 
-def test_a_new_file_takes_no_name_that_is_taken(tmp_path: Path) -> None:
-    assert write_new(tmp_path / "x", b"first")
-    assert not write_new(tmp_path / "x", b"second")
-    assert (tmp_path / "x").read_bytes() == b"first"
-    assert [path.name for path in tmp_path.iterdir()] == ["x"]
-
-
-def test_a_new_file_has_its_name_before_it_has_its_content_and_gives_it_back_where_writing_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_: Path, target: Path) -> None:
-        assert target.read_bytes() == b""
-        assert not write_new(target, b"second")
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(CheckpointError, match="Input/output error"):
-        write_new(tmp_path / "x", b"first")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_what_is_no_file_is_not_replaced_by_one(make: Callable[[Path], object], tmp_path: Path) -> None:
     make(tmp_path / "x")
@@ -224,10 +203,9 @@ def test_a_disk_that_fails_later_leaves_the_old_file_and_one_error(
 
 def test_a_folder_that_is_missing_is_one_error(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "x"
-    for write in (write_atomic, write_new):
-        with pytest.raises(CheckpointError, match=r"No such file .*an older file there is unchanged") as caught:
-            write(path, b"new")
-        assert caught.value.path == str(path)
+    with pytest.raises(CheckpointError, match=r"No such file .*an older file there is unchanged") as caught:
+        write_atomic(path, b"new")
+    assert caught.value.path == str(path)
 
 
 def test_a_link_is_followed_on_writing_and_reading(tmp_path: Path) -> None:
