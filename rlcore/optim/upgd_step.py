@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -166,22 +166,6 @@ def _matched(saved: dict[str, Any], groups: Sequence[Group]) -> list[tuple[int, 
     keys = [key for group in saved["param_groups"] for key in group["params"]]
     parameters = [parameter for group in groups for parameter in group["params"]]
     return [(key, parameter) for key, parameter in zip(keys, parameters, strict=True) if key in saved["state"]]
-
-
-def with_rescaled_utilities(
-    saved: dict[str, Any], groups: Sequence[Group], parameters: Collection[Tensor], factor: float
-) -> dict[str, Any]:
-    """A saved state as it would be had ``parameters`` been multiplied by ``factor``; what is given stays.
-
-    :param saved: has the groups of ``groups``
-    :param parameters: of ``groups``
-    """
-    chosen, state = set(map(id, parameters)), dict(saved["state"])
-    for key, parameter in _matched(saved, groups):
-        utility = state[key].get("utility")
-        if id(parameter) in chosen and isinstance(utility, Tensor) and utility.is_floating_point():
-            state[key] = {**state[key], "utility": rescaled(utility.to(state_dtype(parameter)), factor)}
-    return {**saved, "state": state}
 
 
 def rescaled(utility: Tensor, factor: float) -> Tensor:

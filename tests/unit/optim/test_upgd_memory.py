@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from rlcore.errors import StateError
 from rlcore.optim import UPGD, AdaptiveUPGD
-from rlcore.optim.upgd_step import with_rescaled_utilities
 from tests.reference.noise_reference import noise as noise_of
 from tests.unit.optim.upgd_steps import (
     BOTH,
@@ -259,41 +258,19 @@ def test_copies_share_nothing_and_go_on_alike(optimizer_class: Any, path: str) -
 
 @BOTH
 def test_a_step_goes_on_from_rescaled_utilities(optimizer_class: Any) -> None:
-    """As of a loaded state whose utilities were multiplied, and of one that was multiplied before it was loaded."""
-    rescaled, multiplied, given = make(optimizer_class), make(optimizer_class), make(optimizer_class)
-    for optimizer in (rescaled, multiplied, given):
+    """As of a loaded state whose utilities were multiplied."""
+    rescaled, multiplied = make(optimizer_class), make(optimizer_class)
+    for optimizer in (rescaled, multiplied):
         take_steps(optimizer, 0, 3)
-    first, other = rescaled.param_groups[0]["params"][:2], given.param_groups[0]["params"][:2]
-    rescaled.rescale_utilities(first, 50.0)
+    rescaled.rescale_utilities(rescaled.param_groups[0]["params"][:2], 50.0)
     state = multiplied.state_dict()
     for number in range(2):
         state["state"][number]["utility"] = 50.0 * state["state"][number]["utility"]
     multiplied.load_state_dict(state)
-    saved = given.state_dict()
-    before = copy.deepcopy(saved)
-    given.load_state_dict(with_rescaled_utilities(saved, given.param_groups, other, 50.0))
-    assert_same(saved, before)
-    for optimizer in (rescaled, multiplied, given):
+    for optimizer in (rescaled, multiplied):
         take_steps(optimizer, 3, 2)
-    for optimizer in (multiplied, given):
-        assert_same(parameters_of(optimizer), parameters_of(rescaled))
-        assert_same(optimizer.state_dict(), rescaled.state_dict())
-
-
-@pytest.mark.parametrize("utility", [None, "1.0", torch.full((5, 3), 6e4).half()])
-def test_a_saved_utility_of_any_kind_is_rescaled_in_the_range_of_the_state_or_passed_over(utility: Any) -> None:
-    optimizer = make(UPGD)
-    take_steps(optimizer, 0, 1)
-    saved = copy.deepcopy(optimizer.state_dict())
-    del saved["state"][1], saved["state"][0]["utility"]
-    if utility is not None:
-        saved["state"][0]["utility"] = utility
-    found = with_rescaled_utilities(saved, optimizer.param_groups, every_parameter(optimizer, 2), 4.0)["state"]
-    expected = 4.0 * utility.float() if isinstance(utility, Tensor) else utility
-    assert_same(found[0].get("utility"), expected)
-    assert 1 not in found
-    with pytest.raises(ValueError, match="shorter"):
-        with_rescaled_utilities(saved, optimizer.param_groups[:1], [], 4.0)
+    assert_same(parameters_of(multiplied), parameters_of(rescaled))
+    assert_same(multiplied.state_dict(), rescaled.state_dict())
 
 
 @BOTH
