@@ -101,7 +101,7 @@ def _form_of(kind: object, entries: Mapping[str, object], field: str) -> _Form:
 
 
 def same(left: object, right: object) -> bool:
-    """Whether two encoded values are equal; what no file can hold counts by its description."""
+    """Say if two encoded values are equal; what no file can hold counts by its description."""
     if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
         return left.dtype == right.dtype and torch.equal(left, right)
     if isinstance(left, dict) and isinstance(right, dict):
@@ -116,11 +116,11 @@ def register_class(name: str, cls: type) -> None:
     """Let model files hold ``cls`` under ``name``, so that it needs no custom object; repeating it changes nothing.
 
     :param name: stable dotted name (``rlcore.optim.UPGD``); files refer to it, so it must never change
-    :raises SettingError: the name stands for another class, or the class has another name
+    :raises SettingError: the name is that of another class, or the class has another name
     """
     known, known_name = _CLASSES.get(name, cls), _NAMES.get(cls, name)
     if known is not cls or known_name != name:
-        message = f"{name!r} stands for {known.__name__}, and {cls.__name__} is {known_name!r}; a class has one name"
+        message = f"{name!r} is the name of {known.__name__}, and {cls.__name__} has {known_name!r}; give one name"
         raise SettingError("name", message)
     _CLASSES[name], _NAMES[cls] = cls, name
 

@@ -34,7 +34,7 @@ _THIRD_FORMAT: Final = ("model_state_dict", "optimizer_state_dict", "vgs_state_d
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint file holds.
+    """The content of a checkpoint file.
 
     :param format_version: FORMAT_V1 or FORMAT_V2
     :param data: the learner's parts by name, as ``get_parameters`` gives them; of a v1 file only ``policy``

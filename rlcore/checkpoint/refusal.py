@@ -16,7 +16,7 @@ PathOrFile: TypeAlias = "str | PathLike[str] | BinaryIO | BufferedIOBase"
 
 
 class RefusedError(ValueError):
-    """What is wrong with a file's content or with the values to be saved; the public functions add which file."""
+    """A file's content or values to be saved are wrong; the public functions add the name of the file."""
 
 
 @contextmanager

@@ -227,7 +227,7 @@ class _Unpickler(pickle._Unpickler):
         self._large_keys, self._claimable = LARGE_KEYS, MAX_SHARING * sum(sizes)
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what stands for a name: a dtype for a class of storages, a mark for torch's function."""
+        """Return the object for a name: a dtype for a class of storages, a mark for torch's function."""
         if f"{module} {name}" not in _GLOBALS:
             raise RefusedError(
                 f"its pickle refers to {quoted(f'{module} {name}')}, which a checkpoint never needs and which could "

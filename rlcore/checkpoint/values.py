@@ -1,4 +1,4 @@
-"""What a saved state may hold: dense tensors and plain Python in lists and dicts, so that reading executes nothing."""
+"""Checks that a saved state holds dense tensors and plain Python alone, so that reading executes nothing."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _alone(tensor: torch.Tensor, storages: set[int]) -> torch.Tensor:
 
 
 def check_values(payload: object) -> None:
-    """Refuse what a checkpoint may not hold in what was read, and a list or dict that stands in two places.
+    """Refuse what a checkpoint may not hold in what was read, and a list or dict that is in two places.
 
     So the cost is bounded by the size of the file.
 
@@ -88,7 +88,7 @@ def check_values(payload: object) -> None:
     def check(value: object, place: str = "payload", depth: int = 0) -> None:
         if isinstance(value, list | dict):
             if id(value) in seen:
-                raise RefusedError(f"{place} is a {type(value).__name__} that stands in two places")
+                raise RefusedError(f"{place} is a {type(value).__name__} that is in two places")
             seen.add(id(value))
         for where, part in _checked(value, place, depth):
             check(part, where, depth + 1)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class UtilityExtremes:
-    """What the gate has to know of all utilities of one step together.
+    """The sums and extremes over all utilities of one step that the gate uses.
 
     :param maximum: max u, 0-dimensional or a number
     :param maximum_magnitude: max |u|, at least 0, likewise

@@ -116,7 +116,7 @@ def _on_host(values: Sequence[Tensor]) -> Floats:
 
 
 class TensorLayout(NamedTuple):
-    """What an estimator needs to know of a parameter; it holds no reference to it."""
+    """Shape, dtype and device of a parameter, without a reference to it."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -129,7 +129,7 @@ class TensorLayout(NamedTuple):
 
     @property
     def state_dtype(self) -> torch.dtype:
-        """float64 for float64 parameters, float32 for all others: an EMA with 0.99 stands still in bfloat16."""
+        """float64 for float64 parameters, float32 for all others: an EMA with 0.99 does not move in bfloat16."""
         return torch.float64 if self.dtype == torch.float64 else torch.float32
 
 

@@ -122,7 +122,7 @@ class VarianceGradientScaler:
 
     @property
     def is_warming_up(self) -> bool:
-        """Whether too few steps are committed for a factor other than 1."""
+        """True while too few steps are committed for a factor other than 1."""
         return self._step_count < self._settings.warmup_steps
 
     @property
@@ -379,7 +379,7 @@ def _newest_weight(beta: float, observations: Count) -> Count:
 
 
 def _percentile(values: Floats) -> float:
-    """As ``np.percentile(values, 90)``, which takes as long as all else that is done with the numbers of a step."""
+    """Return ``np.percentile(values, 90)``, which itself takes as long as all else that is done in a step."""
     ordered = np.sort(values)
     rank = PERCENTILE * (len(ordered) - 1)
     below = int(rank)

@@ -258,15 +258,15 @@ class UPGD(Optimizer):
         return {**self._averages, **NOISE_AVERAGES} if self._adapts(group) else self._averages
 
     def _adapts(self, group: Group) -> bool:
-        """Whether noise follows the direction."""
+        """Return True if noise follows the direction."""
         return bool(group["adaptive_noise"] and group["sigma"] > 0)
 
     def state_names(self, group: Group) -> set[str]:
-        """What the state of a parameter of a group holds after a step."""
+        """Return the names in the state of a parameter of a group after a step."""
         return {name for counter, names in self._averages_of(group).items() for name in (counter, *names)}
 
     def _gate_scale(self, extremes: UtilityExtremes) -> Scalar:
-        """What utilities are divided by before the sigmoid."""
+        """Return the number that utilities are divided by before the sigmoid."""
         return functional.utility_scale(extremes)
 
     def _coefficients(self, update: Update) -> Coefficients:

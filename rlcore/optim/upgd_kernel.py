@@ -155,7 +155,7 @@ def _tensor(table, row, column):
 
 @compiled("boolean(int64[:, ::1])")
 def _all_finite(table):
-    """Whether no tensor holds NaN or infinity; ``table`` has addresses and sizes."""
+    """Say if all tensors are free of NaN and infinity; ``table`` has addresses and sizes."""
     bad = np.int32(0)
     for row in range(len(table)):
         bits = vector(table, row, 0, 1).view(np.int32)
@@ -278,7 +278,7 @@ def _change(table, coefficients, keys, stds, scale):
 
 
 def are_finite(tensors: Sequence[Tensor]) -> bool:
-    """Whether no tensor, of any kind, holds NaN or infinity."""
+    """Say if all tensors, of any kind, are free of NaN and infinity."""
     table, _, others = table_of(tensors)
     return all(bool(tensors[i].isfinite().all()) for i in others) and bool(_all_finite(table))
 

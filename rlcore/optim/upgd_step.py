@@ -28,7 +28,7 @@ NOISE_AVERAGES: Final[Averages] = {"noise_step": ("direction_rms",)}
 
 
 def state_dtype(parameter: Tensor) -> torch.dtype:
-    """float64 for float64 parameters, else float32: an average with decay 0.999 stands still in bfloat16."""
+    """float64 for float64 parameters, else float32: an average with decay 0.999 does not move in bfloat16."""
     return torch.float64 if parameter.dtype == torch.float64 else torch.float32
 
 

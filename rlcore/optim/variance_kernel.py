@@ -1,4 +1,4 @@
-"""What the gradient scaler computes of contiguous float32 memory on the CPU, as compiled loops.
+"""Compiled loops of the gradient scaler for contiguous float32 memory on the CPU.
 
 Each ``table`` has a row per tensor: addresses, then its number of elements; see
 :func:`rlcore.optim.compiled.table_of`. The formulas are those of :mod:`rlcore.optim.gradient_variance`.
@@ -47,7 +47,7 @@ def _sums_about(values, center):
 
 @summing
 def _wide_sums_about(values, center):
-    """As ``_sums_about``, in float64."""
+    """Do what ``_sums_about`` does, in float64."""
     first, second = 0.0, 0.0
     for i in range(len(values)):
         deviation = np.float64(values[i]) - center

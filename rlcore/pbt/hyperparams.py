@@ -71,17 +71,17 @@ class HyperparamConfig(Table):
 
     @property
     def is_categorical(self) -> bool:
-        """Whether there is a list of values."""
+        """True if there is a list of values."""
         return self.values is not None
 
     @property
     def is_continuous(self) -> bool:
-        """Whether there is a range, of floats or ints."""
+        """True if there is a range, of floats or ints."""
         return self.values is None
 
     @property
     def is_integer(self) -> bool:
-        """Whether the range holds ints only."""
+        """True if the range holds ints only."""
         return isinstance(self.min_value, int) and isinstance(self.max_value, int)
 
     @property
@@ -112,7 +112,7 @@ class HyperparamConfig(Table):
         """Draw a value uniformly, or log-uniformly with ``is_log_scale``."""
         if self.values is not None:
             return self.values[int(generator.integers(len(self.values)))]
-        # An int stands for the interval of what rounds to it, so that every int has its share.
+        # An int represents the interval that rounds to it, so that every int has its share.
         margin = 0.5 if self.is_integer else 0.0
         low, high = self._range()
         if self.is_log_scale:

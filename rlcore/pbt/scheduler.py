@@ -281,7 +281,7 @@ def _require_values(who: str, held: Hyperparams, config: PBTConfig) -> None:
 
 
 class _State(BaseModel):
-    """What :meth:`PBTScheduler.state_dict` gives."""
+    """The form of :meth:`PBTScheduler.state_dict`."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -67,7 +67,7 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         self._is_set_up = True
 
     def set_random_seed(self, seed: int | None = None) -> None:
-        """As in Stable-Baselines3. Noise of an optimizer without a seed in its settings is reseeded as well."""
+        """Do what Stable-Baselines3 does. Noise of an optimizer without a seed in its settings is reseeded as well."""
         super().set_random_seed(seed)
         optimizer = self.policy.optimizer if hasattr(self, "policy") else None
         if seed is not None and isinstance(optimizer, UPGD) and "seed" not in self.optimizer_kwargs:
@@ -193,7 +193,7 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         return factor
 
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
-        """As in Stable-Baselines3, but not below 0: the last rollout may go beyond the total, a schedule must not."""
+        """Do what Stable-Baselines3 does, but not below 0, as the last rollout may go beyond the total."""
         super()._update_current_progress_remaining(num_timesteps, total_timesteps)
         self._current_progress_remaining = max(0.0, self._current_progress_remaining)
 
@@ -270,7 +270,7 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         self._restore(fitted, exact_match=exact_match)
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
-        """As in Stable-Baselines3; until learn(), what a loaded normaliser had learnt is restored into it."""
+        """Do what Stable-Baselines3 does; until learn(), what a loaded normaliser had learnt is restored into it."""
         wrapped, waiting = self._wrap_env(env, self.verbose), self.pending_state.get("normalizer_state")
         if waiting is not None and env_state.capture_normalizer(wrapped) is None:
             raise StateError("the model was trained behind VecNormalize and this environment has none; wrap it in one")

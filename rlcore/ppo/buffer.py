@@ -1,4 +1,4 @@
-"""sb3-contrib's recurrent rollout buffers, with the value of every critic beside their minimum."""
+"""sb3-contrib's recurrent rollout buffers, with the value of every critic next to their minimum."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Samples = RecurrentRolloutBufferSamples | RecurrentDictRolloutBufferSamples
 
 
 class TwinCriticStorage(_Base):
-    """What the buffers below share, whatever the observations are: goes before a recurrent buffer of sb3-contrib.
+    """Base of the buffers below, for any observations: goes before a recurrent buffer of sb3-contrib.
 
     Stores the mean value of each critic; advantages and returns are computed from the smallest. Its samples carry
     ``old_values`` of shape (padded batch, n_critics), so that clipping compares each critic with itself, and padding
@@ -105,5 +105,5 @@ def buffer_class(observation_space: spaces.Space[Any]) -> type[TwinCriticBuffer]
 
 
 def _stored_dtype(action_space: spaces.Space[Any]) -> type[np.generic]:
-    """What the policy computes with; the space's own type would cut off fractions, or be none a distribution takes."""
+    """Return the dtype that the policy computes with; the space's own one would cut off fractions."""
     return np.int64 if isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete) else np.float32

@@ -15,7 +15,7 @@ from rlcore.ppo.values import ValueDistribution
 
 
 class Predictions(NamedTuple):
-    """What the policy says of a minibatch now."""
+    """The policy's outputs for a minibatch."""
 
     value_outputs: Tensor
     """Shape (batch, n_critics, n_outputs); the value distribution says what they mean."""
@@ -26,7 +26,7 @@ class Predictions(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """What the rollout recorded of the same minibatch; every field of shape (batch,) but ``old_values``."""
+    """The rollout's records of the same minibatch; every field of shape (batch,) but ``old_values``."""
 
     returns: Tensor
     advantages: Tensor
@@ -110,7 +110,7 @@ def minibatch_losses(
 
 
 def clip_norm(parameters: Iterable[tuple[str, nn.Parameter]], max_norm: float) -> None:
-    """As ``torch.nn.utils.clip_grad_norm_``, which would make every gradient NaN because of one.
+    """Do what ``torch.nn.utils.clip_grad_norm_`` does, which would make every gradient NaN because of one.
 
     :param parameters: with their names
     :param max_norm: largest L2 norm of all gradients together, > 0

@@ -180,7 +180,7 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         return extractor
 
     def make_features_extractor(self) -> BaseFeaturesExtractor:
-        """As in Stable-Baselines3, with a width that LSTMs take: of MultiDiscrete it gives a NumPy integer."""
+        """Do what Stable-Baselines3 does, with a width that LSTMs take: of MultiDiscrete it gives a NumPy integer."""
         extractor = super().make_features_extractor()
         extractor._features_dim = int(extractor.features_dim)
         return extractor

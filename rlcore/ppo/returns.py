@@ -51,15 +51,15 @@ class ReturnScale:
 
     @property
     def statistics(self) -> Moments:
-        """What has been measured up to now."""
+        """The moments measured up to now."""
         return self.snapshot
 
     def normalise(self, returns: Tensor) -> Tensor:
-        """z of raw returns or values; any shape."""
+        """Return z of raw returns or values; any shape."""
         return (returns - self.snapshot.mean) / self.snapshot.std
 
     def denormalise(self, values: Tensor) -> Tensor:
-        """Raw values of z; any shape."""
+        """Return raw values of z; any shape."""
         return self.snapshot.mean + self.snapshot.std * values
 
     def before_rollout(self) -> None:
@@ -78,10 +78,10 @@ class ReturnScale:
         """Called after each update."""
 
     def record(self, logger: Logger) -> None:
-        """Tell the logger the statistics."""
+        """Record the statistics."""
 
     def state_dict(self) -> StateDict | None:
-        """What ``load_state_dict`` takes; None where nothing is measured."""
+        """Return a state for ``load_state_dict``; None where nothing is measured."""
         return None
 
     def load_state_dict(self, state: StateDict) -> None:  # noqa: ARG002

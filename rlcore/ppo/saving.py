@@ -226,7 +226,7 @@ def decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], pa
     """Return the content of a file with settings, spaces and policy class turned back from plain values.
 
     :raises CheckpointError: a value cannot be read, or the file is of another algorithm
-    :raises UnknownSettingError: for a custom object that stands for nothing in the file
+    :raises UnknownSettingError: for a custom object that the file does not ask for
     """
     objects = model_file.CustomObjects(custom_objects)
     with refusals_of(path, "the file"):

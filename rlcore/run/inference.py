@@ -110,7 +110,7 @@ def load_policy(
     :param path: a path, or a binary file object
     :param map_location: device of the network
     :param require_digest: refuse a file without digest instead of warning
-    :param custom_objects: by name, what stands for a setting of a model file that no file holds (a lambda)
+    :param custom_objects: by name, settings of a model file that no file holds (a lambda)
     :raises CheckpointError: if the file cannot be read, is of another kind or is damaged
     :raises SettingError: for a device that cannot be used
     """

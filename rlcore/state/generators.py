@@ -65,7 +65,7 @@ def _numpy_state(fields: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _check_positions(fields: Mapping[str, Any]) -> None:
-    """What the generators take without a look: NumPy would read beyond its keys."""
+    """Check what the generators take unchecked: NumPy would read beyond its keys."""
     gauss, (keys, position, has_gauss, cached) = fields["python"][2], fields["numpy"]
     in_keys = keys.shape == (624,) and type(position) is int and 0 <= position <= len(keys)
     if not in_keys or type(has_gauss) is not int or type(cached) is not float or type(gauss) not in (float, type(None)):

@@ -143,7 +143,7 @@ def is_dict_of_dicts(entries: object) -> TypeGuard[dict[Any, dict[str, Any]]]:
 def _first_state(
     optimizer: torch.optim.Optimizer, options: Mapping[str, Any] = MappingProxyType({})
 ) -> list[dict[str, Any]] | None:
-    """What such an optimizer keeps of each parameter after a step with gradients of zero; None where unknown."""
+    """Return the state of each parameter after a step with gradients of zero; None where unknown."""
     if not _is_known(optimizer):
         return None
     fresh: Any = type(optimizer)

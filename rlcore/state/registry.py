@@ -24,7 +24,7 @@ class Scope(Enum):
     PROGRESS = "progress"
     """How far training has come: model files and pickles."""
     RUN = "run"
-    """Where the run stands (environments, generators): model files and pickles, restored when training goes on."""
+    """Where the run is (environments, generators): model files and pickles, restored when training goes on."""
 
 
 LEARNT = (Scope.LEARNER, Scope.COLLECTED)
@@ -131,7 +131,7 @@ class TrainingState:
             if key not in self.parts:
                 raise StateError(f"no part of the training state is called {key!r}; known: {', '.join(self.parts)}")
             if self.parts[key].scope not in expected:
-                raise StateError(f"{key} says where a run stands, not what was learnt; leave it out, or load the file")
+                raise StateError(f"{key} says where a run is, not what was learnt; leave it out, or load the file")
         missing = [part.key for part in self.parts.values() if part.required and part.key not in given]
         if exact_match and missing:
             raise StateError(f"{', '.join(missing)} missing from {sorted(given)}; give it, or exact_match=False")

@@ -415,8 +415,8 @@ def test_values_that_share_a_list_or_hold_themselves_are_refused(forge: Any) -> 
         b"]" + b"h" + bytes([i]) + b"ah" + bytes([i]) + b"a" + b"q" + bytes([i + 1]) for i in range(60)
     )
     refused(forge.file(forge.dictionary(x=b"(" + doubling + b"t"), {}), "tuple that holds")
-    refused(forge.file(forge.dictionary(x=b"]q\x00h\x00a"), {}), "stands in two places")
-    refused(forge.file(forge.dictionary(x=b"]q\x00", y=b"h\x00"), {}), "stands in two places")
+    refused(forge.file(forge.dictionary(x=b"]q\x00h\x00a"), {}), "is in two places")
+    refused(forge.file(forge.dictionary(x=b"]q\x00", y=b"h\x00"), {}), "is in two places")
 
 
 @pytest.mark.usefixtures("torch_sees_nothing")

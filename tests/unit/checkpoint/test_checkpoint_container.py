@@ -313,7 +313,7 @@ def test_what_was_read_has_64_levels_at_most(nest: Callable[[object], object]) -
 
 def test_what_was_read_stands_in_one_place() -> None:
     shared = [1]
-    with pytest.raises(RefusedError, match=r"^payload\['[ab]'\] is a list that stands in two places"):
+    with pytest.raises(RefusedError, match=r"^payload\['[ab]'\] is a list that is in two places"):
         check_values({"a": shared, "b": shared})
 
 

@@ -193,8 +193,8 @@ def test_a_part_says_no_more_than_it_must() -> None:
 REFUSED = {
     "an unknown part": ({"b": {}}, "called 'b'; known: a, progress, env$"),
     "an unknown part that is no text": ({7: {}}, "called 7; known: a, progress, env$"),
-    "where a run stands": ({"env": {}}, "^env says where a run stands"),
-    "progress": ({"progress": {}}, "^progress says where a run stands"),
+    "where a run stands": ({"env": {}}, "^env says where a run is"),
+    "progress": ({"progress": {}}, "^progress says where a run is"),
 }
 
 
