@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.storage import write_atomic
@@ -242,6 +242,11 @@ def trainable(
     :param seed: from which the seeds of the trials are derived
     :raises SettingError: if one of these cannot be used
     """
+    strategies = get_args(OptimizerStrategy)
+    known = {"mode": (mode, get_args(Mode)), "optimizer_exploit_strategy": (optimizer_exploit_strategy, strategies)}
+    for name, (value, choices) in known.items():
+        if value not in choices:
+            raise SettingError(name, f"{name}={value!r} cannot be used; give one of {', '.join(choices)}")
     plan = TrainingPlan(
         make_model,
         whole_number("total_timesteps", total_timesteps),

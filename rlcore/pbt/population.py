@@ -135,6 +135,9 @@ class Population:
     ) -> None:
         self.folder = Path(folder)
         self._executor = InlineExecutor() if executor is None else executor
+        if performance is None and config.metric_name != PBTConfig.model_fields["metric_name"].default:
+            words = f"metric_name={config.metric_name!r} only names what performance measures; give performance=... too"
+            raise SettingError("PBTConfig['metric_name']", words)
         self._recipe = Recipe(make_model, performance or mean_episode_return, config.optimizer_exploit_strategy)
         self._stamp = files.stamp_of(self.folder)
         state = files.read_state(self.folder)

@@ -251,7 +251,7 @@ def test_a_class_can_be_registered_and_then_needs_no_custom_object(monkeypatch: 
 def test_a_name_or_a_class_is_registered_once() -> None:
     with pytest.raises(SettingError, match=r"'torch\.nn\.Tanh' is the name of Tanh, and Unregistered") as taken:
         codec.register_class("torch.nn.Tanh", Unregistered)
-    with pytest.raises(SettingError, match=r"Tanh is 'torch\.nn\.Tanh'; a class has one name") as second:
+    with pytest.raises(SettingError, match=r"Tanh has 'torch\.nn\.Tanh'; give one name") as second:
         codec.register_class("other.Tanh", torch.nn.Tanh)
     assert taken.value.setting == second.value.setting == "name"
     assert through_file(torch.nn.Tanh) is torch.nn.Tanh
