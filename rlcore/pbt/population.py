@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rlcore.errors import CheckpointError
+from rlcore.errors import CheckpointError, SettingError
 from rlcore.pbt import files, hyperparams
 from rlcore.pbt.exploit import mean_episode_return
 from rlcore.pbt.files import LineageEvent, LineageFile, SavedMember, SavedPopulation
