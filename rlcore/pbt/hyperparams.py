@@ -34,7 +34,8 @@ class Table(BaseModel):
         try:
             super().__init__(**given)
         except ValidationError as error:
-            raise refused_value(error, type(self), given, where + "[{!r}]") from error
+            found = refused_value(error, type(self), given)
+            raise SettingError(f"{where}[{found.setting!r}]", str(found)) from error
         self.check_rules()
 
     def check_rules(self) -> None:

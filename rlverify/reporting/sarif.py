@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from rlverify.records.exit_codes import HARNESS_FAILED
 from rlverify.records.problems import with_advice
-from rlverify.records.sarif import SarifResult, SarifRule, document
+from rlverify.records.sarif_file import SarifResult, SarifRule, document
 from rlverify.reporting.outcome import FallenClaim, Outcome
 from rlverify.reporting.outcome_text import block
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from rlverify.evidence.files import canonical_json
 from rlverify.records.exit_codes import AS_EXPECTED, CLAIM_FELL
-from rlverify.records.sarif import SarifResult, SarifRule, document
+from rlverify.records.sarif_file import SarifResult, SarifRule, document
 from rlverify.reporting.json_report import SCHEMA_VERSION
 from rlverify.scan.findings import RULES, ScanFinding, ScanRule
 

@@ -16,7 +16,6 @@ from rlverify.project.fingerprint import (
     digest,
     file_digest,
     first_lines,
-    has_bases,
     member_digest,
     module_digest,
     module_digests,
@@ -284,35 +283,3 @@ def test_a_relative_import_starts_from_the_package_that_the_file_is(package: Pat
     (package / "inner" / "deep.py").write_text("from ..helper import half\n", encoding="utf-8")
     found = {name for name, _ in module_digests(["relpkg.inner"], within=("relpkg",))}
     assert found == {"relpkg.inner", "relpkg.inner.deep", "relpkg.helper"}
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("Plain", False),
-        ("Derived", True),
-        ("Plain.Inner", True),
-        ("Derived.Inner", False),
-        ("Either", True),
-        ("function", False),
-        ("gone", False),
-    ],
-)
-def test_a_class_with_bases_can_have_members_of_others(name: str, expected: bool, tmp_path: Path) -> None:
-    path = tmp_path / "classes.py"
-    lines = [
-        "class Plain:\n    class Inner(Base): pass\n",
-        "class Derived(Base):\n    class Inner: pass\n",
-        "if a:\n    class Either: pass\nelse:\n    class Either(Base): pass\n",
-        "def function(): pass\n",
-    ]
-    path.write_text("".join(lines), encoding="utf-8")
-    assert has_bases(path, name) is expected
-
-
-def test_a_class_that_is_given_a_base_has_one(tmp_path: Path) -> None:
-    path = tmp_path / "classes.py"
-    for second, base in enumerate(("", "(Base)")):
-        path.write_text(f"class Changed{base}: pass", encoding="utf-8")
-        os.utime(path, (second, second))
-        assert has_bases(path, "Changed") is bool(base)

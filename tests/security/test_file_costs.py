@@ -84,9 +84,9 @@ def fields(**values: Any) -> Callable[[Path, Path], None]:
 NETWORKS: dict[str, tuple[Callable[[Path, Path], None], str]] = {
     "a wide LSTM": (network(lstm_hidden_size=12000), r"must be a tensor of torch.float32 with shape \(8, 12000\)"),
     "wide layers": (network(net_arch=[20000, 20000]), "policy does not fit: missing"),
-    "a deep LSTM": (network(n_lstm_layers=20000), "ask for 20000 layers, and the file has 20 tensors"),
-    "many layers": (network(net_arch=[1] * 20000), "ask for 20000 layers, and the file has 20 tensors"),
-    "many layers of the actor": (network(net_arch={"pi": [1] * 20000}), "ask for 20000 layers"),
+    "a deep LSTM": (network(n_lstm_layers=20000), "20000 layers that policy_kwargs ask for"),
+    "many layers": (network(net_arch=[1] * 20000), "20000 layers that policy_kwargs ask for"),
+    "many layers of the actor": (network(net_arch={"pi": [1] * 20000}), "20000 layers that policy_kwargs ask for"),
     "many quantiles": (settings(n_quantiles=10**9), r"must be a tensor of torch.float32 with shape \(10+, 8\)"),
     "many atoms": (settings(**ATOMS), "policy does not fit"),
     "many observations": (fields(observation_space=WIDE), r"must be a tensor of torch.float32 with shape \(32, 10+\)"),

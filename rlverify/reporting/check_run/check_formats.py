@@ -13,8 +13,8 @@ from rlverify.checks.table import details
 from rlverify.checks.targets import Target
 from rlverify.evidence.files import canonical_json
 from rlverify.records.claims import Severity
-from rlverify.records.sarif import SarifResult, SarifRule
-from rlverify.records.sarif import document as sarif_document
+from rlverify.records.sarif_file import SarifResult, SarifRule
+from rlverify.records.sarif_file import document as sarif_document
 from rlverify.reporting.check_run.check_outcome import CheckedSubject, CheckRun, reason, summary
 from rlverify.reporting.claim_status import ClaimStatus
 from rlverify.reporting.json_report import SCHEMA_VERSION
