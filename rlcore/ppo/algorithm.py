@@ -135,8 +135,6 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
             if not complete:
                 break
         self.value_scale.after_update(self.rollout_buffer.returns)
-        log.record(self.logger, self.variance_gradient_scaler)
-        self.value_scale.record(self.logger)
         logging.record(self, log, explained)
         self.kl_penalty.adapt(log.kl_of_last_epoch())
 

@@ -1,4 +1,4 @@
-"""sb3-contrib's recurrent rollout buffers, with the value of every critic beside their minimum."""
+"""sb3-contrib's recurrent rollout buffers, with the value of every critic and their minimum."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ Samples = RecurrentRolloutBufferSamples | RecurrentDictRolloutBufferSamples
 
 
 class TwinCriticStorage(_Base):
-    """What the buffers below share, whatever the observations are: goes before a recurrent buffer of sb3-contrib.
+    """Stores the mean value of each critic; advantages and returns are computed from the smallest.
 
-    Stores the mean value of each critic; advantages and returns are computed from the smallest. Its samples carry
-    ``old_values`` of shape (padded batch, n_critics), so that clipping compares each critic with itself, and padding
-    holds actions that the policy knows.
+    Samples carry ``old_values`` of shape (padded batch, n_critics), so that clipping compares each critic with itself.
 
     :param n_critics: number of critics, at least 1
     """
@@ -39,7 +37,8 @@ class TwinCriticStorage(_Base):
     def reset(self) -> None:
         super().reset()  # type: ignore[no-untyped-call]
         self.critic_values = np.zeros((self.buffer_size, self.n_envs, self.n_critics), dtype=np.float32)
-        self.actions = np.zeros(self.actions.shape, _stored_dtype(self.action_space))  # takes memory as it is filled
+        is_index = isinstance(self.action_space, spaces.Discrete | spaces.MultiDiscrete)
+        self.actions = np.zeros(self.actions.shape, np.int64 if is_index else np.float32)  # as the policy puts them out
 
     def add(  # type: ignore[override]  # upstream's own signature departs from its base's
         self,
@@ -78,14 +77,8 @@ class TwinCriticStorage(_Base):
             old_values = self.pad(self.critic_values[batch_inds]).reshape(-1, self.n_critics)
         finally:
             self.device = device
-        complete = samples._replace(old_values=old_values, actions=self._with_known_padding(samples))
-        moved: Samples = tree_map(lambda tensor: tensor.to(device), complete)
+        moved: Samples = tree_map(lambda tensor: tensor.to(device), samples._replace(old_values=old_values))
         return moved
-
-    def _with_known_padding(self, samples: Samples) -> Tensor:
-        """The actions, where padding holds the first one: upstream's 0 is none in a space that starts elsewhere."""
-        first = torch.as_tensor(getattr(self.action_space, "start", 0), device=samples.actions.device)
-        return torch.where(samples.mask.unsqueeze(-1) > 0, samples.actions, first)
 
 
 class TwinCriticRolloutBuffer(TwinCriticStorage, RecurrentRolloutBuffer):
@@ -100,10 +93,5 @@ TwinCriticBuffer = TwinCriticRolloutBuffer | TwinCriticDictRolloutBuffer
 
 
 def buffer_class(observation_space: spaces.Space[Any]) -> type[TwinCriticBuffer]:
-    """The buffer for observations of that space."""
+    """Return the buffer for observations of that space."""
     return TwinCriticDictRolloutBuffer if isinstance(observation_space, spaces.Dict) else TwinCriticRolloutBuffer
-
-
-def _stored_dtype(action_space: spaces.Space[Any]) -> type[np.generic]:
-    """What the policy computes with; the space's own type would cut off fractions, or be none a distribution takes."""
-    return np.int64 if isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete) else np.float32

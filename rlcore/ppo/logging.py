@@ -6,85 +6,21 @@ alike, so the variance in proportion to the mean is the same with and without it
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain
+from statistics import fmean, median
 
 import numpy as np
 import torch
-from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.utils import explained_variance
 
 from rlcore.optim.noise import noise_to_signal
-from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.ppo.buffer import TwinCriticBuffer
 from rlcore.ppo.construction import ConfiguredPPO
 from rlcore.ppo.losses import MinibatchLosses
 
 Measures = Iterator[tuple[str, float]]
-
-
-def explained_variance_of(buffer: TwinCriticBuffer) -> float:
-    """Share of the returns' variance that the values that acted explain, at most 1; NaN where all returns are equal."""
-    return float(explained_variance(buffer.values.flatten(), buffer.returns.flatten()))
-
-
-def record(model: ConfiguredPPO, log: UpdateLog, explained: float) -> None:
-    """Record everything that the update ``log`` does not hold.
-
-    :param explained: the rollout's explained variance
-    """
-    model.logger.record("train/explained_variance", explained)
-    for measures in (_of_settings(model), _of_kl(model, log), _of_values(model), _of_lstm(model), _of_steps(model)):
-        for key, value in measures:
-            model.logger.record(key, value)
-    model.logger.record("train/n_updates", model._n_updates, exclude="tensorboard")
-
-
-def _of_settings(model: ConfiguredPPO) -> Measures:
-    remaining = model._current_progress_remaining
-    yield "train/ent_coef", model.entropy_schedule.coefficient(remaining)
-    yield "train/clip_range", model.clip_range(remaining)
-    if model.clip_range_vf is not None:
-        yield "train/clip_range_vf", model.clip_range_vf(remaining)
-    if hasattr(model.policy, "log_std"):
-        yield "train/std", model.policy.log_std.exp().mean().item()
-
-
-def _of_kl(model: ConfiguredPPO, log: UpdateLog) -> Measures:
-    if model.kl_penalty.is_on:
-        coefficient = model.kl_penalty.coefficient
-        yield "train/kl_penalty_coef", coefficient
-        yield "train/kl_penalty", coefficient * log.mean("approx_kl")
-        yield "train/kl_last_epoch", log.kl_of_last_epoch()
-
-
-def _of_values(model: ConfiguredPPO) -> Measures:
-    buffer = model.rollout_buffer
-    yield "train/value_variance", float(np.var(buffer.values, dtype=np.float64))
-    if model.n_critics == 2:
-        yield "twin_critics/divergence", float(np.abs(np.diff(buffer.critic_values, axis=-1)).mean(dtype=np.float64))
-
-
-def _of_lstm(model: ConfiguredPPO) -> Measures:
-    hidden = {"actor": model._last_lstm_states.pi[0]}
-    if model.policy.lstm_critic is not None:
-        hidden["critic"] = model._last_lstm_states.vf[0]
-    for name, layers in hidden.items():
-        for index, layer in enumerate(layers):
-            key = f"lstm/{name}_hidden_layer{index}"
-            yield f"{key}_norm", float(torch.linalg.vector_norm(layer))
-            yield f"{key}_mean", float(layer.mean())
-            yield f"{key}_std", float(layer.std(correction=0))
-
-
-def _of_steps(model: ConfiguredPPO) -> Measures:
-    ratio = noise_to_signal(model.policy.optimizer)
-    if ratio is not None:
-        yield "optim/noise_to_signal", ratio
-    if model.variance_gradient_scaler is not None:
-        yield "vgs/warmup_complete", float(not model.variance_gradient_scaler.is_warming_up)
-
 
 KEYS = {
     "policy": "train/policy_gradient_loss",
@@ -97,7 +33,7 @@ KEYS = {
 
 
 class UpdateLog:
-    """Collects the measures of every minibatch of one update and records their means."""
+    """Collects the measures of every minibatch of one update."""
 
     def __init__(self) -> None:
         self._measured: dict[str, list[torch.Tensor]] = defaultdict(list)
@@ -128,16 +64,74 @@ class UpdateLog:
         """Mean divergence over the minibatches since ``begin_epoch``, each measured before its own step."""
         return self.mean("approx_kl", self._epoch_start)
 
-    def record(self, logger: Logger, scaler: VarianceGradientScaler | None) -> None:
-        """Record the means over the update, the spread of the scaling, and the state of the scaler after it."""
-        for name in self._measured:
-            logger.record(KEYS[name], self.mean(name))
-        if scaler is None:
-            return
-        if self._factors:
-            logger.record("vgs/scaling_factor", sum(self._factors) / len(self._factors))
-            logger.record("vgs/scaling_factor_min", min(self._factors))
-            logger.record("vgs/scaling_factor_median", statistics.median(self._factors))
-            logger.record("vgs/scaling_factor_max", max(self._factors))
-        logger.record("vgs/step_count", scaler.step_count)
-        logger.record("vgs/normalized_variance", scaler.get_normalized_variance())
+    def losses(self) -> Measures:
+        """Yield the means over the update."""
+        return ((KEYS[name], self.mean(name)) for name in self._measured)
+
+    def scaling_factors(self) -> Measures:
+        """Yield mean and spread of the scaling."""
+        for key, of in (("", fmean), ("_min", min), ("_median", median), ("_max", max)) if self._factors else ():
+            yield f"vgs/scaling_factor{key}", of(self._factors)
+
+
+def explained_variance_of(buffer: TwinCriticBuffer) -> float:
+    """Share of the returns' variance that the values that acted explain, at most 1; NaN where all returns are equal."""
+    return float(explained_variance(buffer.values.flatten(), buffer.returns.flatten()))
+
+
+def record(model: ConfiguredPPO, log: UpdateLog, explained: float) -> None:
+    """Record every measure of an update.
+
+    :param explained: the rollout's explained variance
+    """
+    model.logger.record("train/explained_variance", explained)
+    measures = log.losses(), _of_settings(model, log), _of_values(model), _of_lstm(model), _of_steps(model, log)
+    for key, value in chain(*measures):
+        model.logger.record(key, value)
+    model.logger.record("train/n_updates", model._n_updates, exclude="tensorboard")
+
+
+def _of_settings(model: ConfiguredPPO, log: UpdateLog) -> Measures:
+    remaining = model._current_progress_remaining
+    yield "train/ent_coef", model.entropy_schedule.coefficient(remaining)
+    yield "train/clip_range", model.clip_range(remaining)
+    if model.clip_range_vf is not None:
+        yield "train/clip_range_vf", model.clip_range_vf(remaining)
+    if hasattr(model.policy, "log_std"):
+        yield "train/std", model.policy.log_std.exp().mean().item()
+    if model.kl_penalty_target is not None:
+        yield "train/kl_penalty_coef", model.kl_penalty.coefficient
+        yield "train/kl_penalty", model.kl_penalty.coefficient * log.mean("approx_kl")
+        yield "train/kl_last_epoch", log.kl_of_last_epoch()
+
+
+def _of_values(model: ConfiguredPPO) -> Measures:
+    buffer = model.rollout_buffer
+    yield "train/value_variance", float(np.var(buffer.values, dtype=np.float64))
+    if model.n_critics == 2:
+        yield "twin_critics/divergence", float(np.abs(np.diff(buffer.critic_values, axis=-1)).mean(dtype=np.float64))
+    if model.return_scale is not None:
+        yield from zip(("train/return_mean", "train/return_std"), model.value_scale.statistics, strict=True)
+
+
+def _of_lstm(model: ConfiguredPPO) -> Measures:
+    hidden = {"actor": model._last_lstm_states.pi[0]}
+    if model.policy.lstm_critic is not None:
+        hidden["critic"] = model._last_lstm_states.vf[0]
+    for name, layers in hidden.items():
+        for index, layer in enumerate(layers):
+            key = f"lstm/{name}_hidden_layer{index}"
+            yield f"{key}_norm", float(torch.linalg.vector_norm(layer))
+            yield f"{key}_mean", float(layer.mean())
+            yield f"{key}_std", float(layer.std(correction=0))
+
+
+def _of_steps(model: ConfiguredPPO, log: UpdateLog) -> Measures:
+    ratio, scaler = noise_to_signal(model.policy.optimizer), model.variance_gradient_scaler
+    if ratio is not None:
+        yield "optim/noise_to_signal", ratio
+    if scaler is not None:
+        yield from log.scaling_factors()
+        yield "vgs/step_count", scaler.step_count
+        yield "vgs/normalized_variance", scaler.get_normalized_variance()
+        yield "vgs/warmup_complete", float(not scaler.is_warming_up)

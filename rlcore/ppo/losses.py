@@ -15,10 +15,10 @@ from rlcore.ppo.values import ValueDistribution
 
 
 class Predictions(NamedTuple):
-    """What the policy says of a minibatch now."""
+    """The policy's predictions for a minibatch."""
 
     value_outputs: Tensor
-    """Shape (batch, n_critics, n_outputs); the value distribution says what they mean."""
+    """Shape (batch, n_critics, n_outputs); the value distribution gives their meaning."""
     log_prob: Tensor
     """Shape (batch,)."""
     entropy: Tensor | None
@@ -26,7 +26,7 @@ class Predictions(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """What the rollout recorded of the same minibatch; every field of shape (batch,) but ``old_values``."""
+    """The record of the same minibatch in the rollout; every field of shape (batch,) but ``old_values``."""
 
     returns: Tensor
     advantages: Tensor
@@ -47,22 +47,15 @@ class MinibatchLosses(NamedTuple):
 
 
 def valid_predictions(predictions: Predictions, mask: Tensor) -> Predictions:
-    """Drop what was predicted for padding.
-
-    :param mask: shape (batch,), bool, False on padding
-    """
+    """Return the predictions without padding, where ``mask``, of shape (batch,), is False."""
     entropy = None if predictions.entropy is None else predictions.entropy[mask]
     return Predictions(predictions.value_outputs[mask], predictions.log_prob[mask], entropy)
 
 
 def valid_targets(samples: Samples, mask: Tensor) -> Targets:
-    """Drop the targets of padding.
-
-    :param mask: shape (batch,), bool, False on padding
-    """
-    return Targets(
-        samples.returns[mask], samples.advantages[mask], samples.old_log_prob[mask], samples.old_values[mask]
-    )
+    """Return the targets without padding, where ``mask``, of shape (batch,), is False."""
+    targets = samples.returns, samples.advantages, samples.old_log_prob, samples.old_values
+    return Targets(*(target[mask] for target in targets))
 
 
 def normalize_advantages(advantages: Tensor) -> Tensor:
@@ -114,18 +107,16 @@ def clip_norm(parameters: Iterable[tuple[str, nn.Parameter]], max_norm: float) -
 
     :param parameters: with their names
     :param max_norm: largest L2 norm of all gradients together, > 0
-    :raises NonFiniteGradientError: if the norm is NaN or infinite, as that of finite gradients can be; no gradient is
-        changed
+    :raises NonFiniteGradientError: if the norm is NaN or infinite; no gradient is changed
     """
     named = {name: parameter for name, parameter in parameters if parameter.grad is not None}
     gradients = {name: parameter.grad for name, parameter in named.items() if parameter.grad is not None}
     norm = torch.nn.utils.get_total_norm(gradients.values())
     if not norm.isfinite():
-        bad = (name for name, gradient in gradients.items() if not gradient.isfinite().all())
-        label = next(bad, "the whole network")
+        label = next((name for name, each in gradients.items() if not each.isfinite().all()), "the whole network")
         raise NonFiniteGradientError(
             label,
-            f"the gradient of {label} has the norm {norm.item()}, so no step could be taken; look for the loss term "
-            "that is not finite, in the observations and rewards first. Nothing was changed.",
+            f"the gradient of {label} has the norm {norm.item()}; look for a loss term that is not finite, in "
+            "observations and rewards first. Nothing was changed.",
         )
     torch.nn.utils.clip_grads_with_norm_(named.values(), max_norm, norm)

@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from stable_baselines3.common.logger import Logger
 from torch import Tensor, nn
 
 from rlcore.errors import NonFiniteReturnError, StateError
@@ -24,7 +23,7 @@ from rlcore.types import StateDict
 Rule = Literal["zero_lag", "snapshot"]
 
 LARGEST = float(np.finfo(np.float32).max)
-"""Of a return, which a rollout holds as float32; larger statistics could not be squared."""
+"""The largest return that a rollout holds; larger statistics could not be squared."""
 
 RULES = {
     "weight": tree.Rule(0.0, 1.0),
@@ -33,7 +32,7 @@ RULES = {
     "mean_snapshot": tree.Rule(-LARGEST, LARGEST),
     "std_snapshot": tree.Rule(sys.float_info.min, LARGEST),
 }
-"""The entries of a saved state, all of them floats."""
+"""The range of each entry of a saved state."""
 
 
 class Moments(NamedTuple):
@@ -44,22 +43,22 @@ class Moments(NamedTuple):
 
 
 class ReturnScale:
-    """Returns as they are: mean 0 and standard deviation 1, whatever comes."""
+    """Returns as they are: mean 0 and standard deviation 1."""
 
     snapshot = Moments(0.0, 1.0)
-    """What values and targets are scaled with now."""
+    """The moments that values and targets are scaled with now."""
 
     @property
     def statistics(self) -> Moments:
-        """What has been measured up to now."""
+        """The moments measured so far."""
         return self.snapshot
 
     def normalise(self, returns: Tensor) -> Tensor:
-        """z of raw returns or values; any shape."""
+        """Return z of raw returns or values; any shape."""
         return (returns - self.snapshot.mean) / self.snapshot.std
 
     def denormalise(self, values: Tensor) -> Tensor:
-        """Raw values of z; any shape."""
+        """Return raw values of z; any shape."""
         return self.snapshot.mean + self.snapshot.std * values
 
     def before_rollout(self) -> None:
@@ -70,38 +69,36 @@ class ReturnScale:
 
         :param returns: the returns of the rollout, any shape
         :param output_layers: the layer of every critic that puts out z
-        :return: what their weights were multiplied by; 1 where they are as they were
+        :return: the factor that the weights of these layers were multiplied by
         """
         return 1.0
 
     def after_update(self, returns: NDArray[Any]) -> None:
         """Called after each update."""
 
-    def record(self, logger: Logger) -> None:
-        """Tell the logger the statistics."""
-
     def state_dict(self) -> StateDict | None:
-        """What ``load_state_dict`` takes; None where nothing is measured."""
+        """Return the statistics; None where nothing is measured."""
         return None
 
     def load_state_dict(self, state: StateDict) -> None:  # noqa: ARG002
         """
         :raises StateError: if the state does not fit; nothing is changed
         """
-        raise StateError(
-            "return_scale_state is given but the model has return_scale=None; build it with "
-            "return_scale='zero_lag', or pass exact_match=False"
-        )
+        raise StateError("return_scale_state is given, and return_scale=None; pass exact_match=False to go without")
 
     def reset(self) -> None:
-        """Forget what was measured."""
+        """Forget the statistics."""
 
 
 class MeasuredReturnScale(ReturnScale):
     """Exponential averages over rollouts of the mean and variance of their returns, bias-corrected.
 
-    With x_N the returns of rollout N, every rollout weighs in proportion to decay^(age), so that the first one counts
-    fully; mean and variance are those of this mixture, in float64. Before the first rollout: mean 0, variance 1.
+    Every rollout weighs in proportion to decay^(age), so that the first one counts fully; mean and variance are those
+    of this mixture, in float64. Before the first rollout: mean 0, variance 1.
+
+    This class has no lag: a rollout is measured before it is trained on, and the critics are corrected so that no raw
+    value changes. The optimizer's moments of the corrected layers stay, as gradients of the loss in units of z keep
+    their magnitude. Utilities, of gradients times weights, do not: multiply them by the factor that is returned.
 
     :param decay: in [0, 1); 0 for the last rollout alone
     :param min_std: floor of the standard deviation, > 0, so that constant returns stay finite
@@ -110,8 +107,7 @@ class MeasuredReturnScale(ReturnScale):
     def __init__(self, decay: float, min_std: float) -> None:
         self.decay = decay
         self.min_std = min_std
-        self._weight, self._mean, self._variance = 0.0, 0.0, 1.0
-        self.activate()
+        self.reset()
 
     @property
     def statistics(self) -> Moments:
@@ -131,40 +127,8 @@ class MeasuredReturnScale(ReturnScale):
         self._mean = (1.0 - share) * self._mean + share * mean
 
     def activate(self) -> None:
-        """Scale with what has been measured up to now, from now on."""
+        """Scale with the present statistics from now on."""
         self.snapshot = self.statistics
-
-    def record(self, logger: Logger) -> None:
-        mean, std = self.statistics
-        logger.record("train/return_mean", mean)
-        logger.record("train/return_std", std)
-
-    def state_dict(self) -> StateDict:
-        return {
-            "weight": self._weight,
-            "mean": self._mean,
-            "variance": self._variance,
-            "mean_snapshot": self.snapshot.mean,
-            "std_snapshot": self.snapshot.std,
-        }
-
-    def load_state_dict(self, state: StateDict) -> None:
-        checked = fit_state(state)
-        self._weight, self._mean, self._variance = (checked[name] for name in ("weight", "mean", "variance"))
-        self.snapshot = Moments(checked["mean_snapshot"], checked["std_snapshot"])
-
-    def reset(self) -> None:
-        self._weight, self._mean, self._variance = 0.0, 0.0, 1.0
-        self.activate()
-
-
-class ZeroLagReturnScale(MeasuredReturnScale):
-    """A rollout is measured before it is trained on, and the critics are corrected so that no raw value changes.
-
-    The optimizer's moments of the corrected layers stay as they are: gradients of the loss in units of z have the same
-    magnitude before and after, whatever the returns are measured in. Utilities, of gradients times weights, do not:
-    they are to be multiplied by the factor that is returned.
-    """
 
     def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> float:
         before = self.snapshot
@@ -173,6 +137,19 @@ class ZeroLagReturnScale(MeasuredReturnScale):
         for layer in output_layers:
             preserve_outputs(layer, before, self.snapshot)
         return before.std / self.snapshot.std
+
+    def state_dict(self) -> StateDict:
+        statistics: StateDict = {"weight": self._weight, "mean": self._mean, "variance": self._variance}
+        return statistics | {"mean_snapshot": self.snapshot.mean, "std_snapshot": self.snapshot.std}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        fitted = tree.fit(state, self.state_dict(), "return_scale_state", RULES)
+        self._weight, self._mean, self._variance = (fitted[name] for name in ("weight", "mean", "variance"))
+        self.snapshot = Moments(fitted["mean_snapshot"], fitted["std_snapshot"])
+
+    def reset(self) -> None:
+        self._weight, self._mean, self._variance = 0.0, 0.0, 1.0
+        self.activate()
 
 
 class SnapshotReturnScale(MeasuredReturnScale):
@@ -194,50 +171,31 @@ class SnapshotReturnScale(MeasuredReturnScale):
 
 
 def make_return_scale(rule: Rule | None, decay: float, min_std: float) -> ReturnScale:
-    """The scale that the setting ``return_scale`` names."""
+    """Return the scale that the setting ``return_scale`` names."""
     if rule is None:
         return ReturnScale()
-    return {"zero_lag": ZeroLagReturnScale, "snapshot": SnapshotReturnScale}[rule](decay, min_std)
+    return {"zero_lag": MeasuredReturnScale, "snapshot": SnapshotReturnScale}[rule](decay, min_std)
 
 
 def preserve_outputs(layer: nn.Linear, before: Moments, after: Moments) -> None:
-    """Change a linear layer so that its raw outputs under ``after`` are those under ``before``."""
-    with torch.no_grad():
-        weight, bias = rescaled(layer.weight, layer.bias, before, after)
-        layer.weight.copy_(weight)
-        layer.bias.copy_(bias)
+    """Change a linear layer so that its raw outputs under ``after`` are those under ``before``.
 
-
-def rescaled(weight: Tensor, bias: Tensor, before: Moments, after: Moments) -> tuple[Tensor, Tensor]:
-    """W' = sigma / sigma' W and b' = (sigma b + mu - mu') / sigma' (PopArt, proposition 1), in float64.
-
-    :param weight: shape (n_outputs, width)
-    :param bias: shape (n_outputs,)
-    :return: weight and bias that say under ``after`` what the given ones said under ``before``
+    W' = sigma / sigma' W and b' = (sigma b + mu - mu') / sigma' (PopArt, proposition 1), in float64.
     """
     scale, shift = before.std / after.std, (before.mean - after.mean) / after.std
-    return scale * weight.double(), scale * bias.double() + shift
-
-
-def fit_state(state: object) -> dict[str, float]:
-    """Return the entries of a saved ``MeasuredReturnScale``.
-
-    :raises StateError: if one is missing, unknown, no finite float or out of its range
-    """
-    entries: dict[str, float] = tree.fit(state, dict.fromkeys(RULES, 0.0), "return_scale_state", RULES)
-    return entries
+    with torch.no_grad():
+        layer.weight.copy_(scale * layer.weight.double())
+        layer.bias.copy_(scale * layer.bias.double() + shift)
 
 
 def require_finite(returns: NDArray[Any]) -> None:
-    """Refuse what no critic could learn, before an update changes anything.
-
-    :param returns: of a rollout, any shape
+    """
+    :param returns: the returns of a rollout, any shape
     :raises NonFiniteReturnError: for NaN or infinity
     """
     finite = np.isfinite(returns)
     if not finite.all():
         raise NonFiniteReturnError(
-            f"{int((~finite).sum())} of {returns.size} returns of the rollout are NaN or infinite, so nothing could be "
-            "learnt from it; look at the environment's rewards, and at the observations with which a time limit ends "
-            "episodes (VecCheckNan finds the step). Nothing was changed."
+            f"{int((~finite).sum())} of {returns.size} returns of the rollout are NaN or infinite; look at the rewards "
+            "and observations of the environment (VecCheckNan finds the step). Nothing was changed."
         )
