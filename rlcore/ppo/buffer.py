@@ -40,21 +40,11 @@ class TwinCriticStorage(_Base):
         is_index = isinstance(self.action_space, spaces.Discrete | spaces.MultiDiscrete)
         self.actions = np.zeros(self.actions.shape, np.int64 if is_index else np.float32)  # as the policy puts them out
 
-    def add(  # type: ignore[override]  # upstream's own signature departs from its base's
-        self,
-        obs: NDArray[Any] | dict[str, NDArray[Any]],
-        action: NDArray[Any],
-        reward: NDArray[Any],
-        episode_start: NDArray[Any],
-        value: Tensor,
-        log_prob: Tensor,
-        **kwargs: Any,
-    ) -> None:
-        """
-        :param value: mean value by each critic, shape (n_envs, n_critics)
-        """
-        self.critic_values[self.pos] = value.cpu().numpy()
-        super().add(obs, action, reward, episode_start, self.pessimistic(value), log_prob, **kwargs)
+    def add(self, *args: Any, **kwargs: Any) -> None:
+        """Add a step as upstream, where the values are the mean by each critic, of shape (n_envs, n_critics)."""
+        *step, values, log_prob = args
+        self.critic_values[self.pos] = values.cpu().numpy()
+        super().add(*step, self.pessimistic(values), log_prob, **kwargs)
 
     @staticmethod
     def pessimistic(critic_values: Tensor) -> Tensor:

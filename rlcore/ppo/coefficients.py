@@ -28,14 +28,10 @@ class EntropySchedule:
 
     def reset(self) -> None:
         """Forget all updates."""
-        self.bad_updates = 0
-        self.boost_level = 0
+        self.bad_updates = self.boost_level = 0
 
     def observe(self, explained_variance: float) -> None:
-        """Count an update as bad or not, before its coefficient is asked for.
-
-        :param explained_variance: of the rollout it trains on, at most 1; NaN (all returns equal) changes nothing
-        """
+        """Count an update by the explained variance of its rollout; NaN (all returns equal) changes nothing."""
         if self.settings.ent_coef_boost is None:
             return
         patience, threshold = self.settings.ent_coef_plateau_patience, self.settings.ent_coef_plateau_explained_variance
@@ -50,15 +46,13 @@ class EntropySchedule:
     def coefficient(self, remaining: float) -> float:
         """
         :param remaining: progress that remains, from 1 to 0
-        :return: at least the floor, at most max(start, final, floor) * boost
         """
         return self._floored(self._decayed(remaining)) * self._boost()
 
     def capture(self) -> StateDict | None:
         """Return the counters; None without boost, as everything else follows from settings and progress."""
-        if self.settings.ent_coef_boost is None:
-            return None
-        return {"bad_updates": self.bad_updates, "boost_level": self.boost_level}
+        counts: StateDict = {"bad_updates": self.bad_updates, "boost_level": self.boost_level}
+        return None if self.settings.ent_coef_boost is None else counts
 
     def restore(self, state: StateDict) -> None:
         """Restore the counters under the present settings; without boost they have no effect.
@@ -68,13 +62,11 @@ class EntropySchedule:
         vars(self).update(fit(state, {"bad_updates": 0, "boost_level": 0}, "entropy_state"))
 
     def _decayed(self, remaining: float) -> float:
-        start: float = self.settings.ent_coef
-        final: float | None = self.settings.ent_coef_final
-        return start if final is None else start * remaining + final * (1.0 - remaining)
+        start, final = self.settings.ent_coef, self.settings.ent_coef_final
+        return float(start if final is None else start * remaining + final * (1.0 - remaining))
 
     def _floored(self, coefficient: float) -> float:
-        floor: float = self.settings.ent_coef_min
-        return max(coefficient, floor)
+        return float(max(coefficient, self.settings.ent_coef_min))
 
     def _boost(self) -> float:
         boost, patience = self.settings.ent_coef_boost, self.settings.ent_coef_plateau_patience
@@ -117,19 +109,15 @@ class KLPenalty:
             overflowed, count as the largest number, and one below 0 by rounding as 0
         """
         target = self.settings.kl_penalty_target
-        if target is None:
-            return
-        if not kl <= 1.5 * target:
-            self.move_to(2.0 * self.adapted)
-        elif kl < target / 1.5:
-            self.move_to(0.5 * self.adapted)
-        self.last_kl = max(0.0, min(sys.float_info.max, kl))
+        if target is not None:
+            factor = 2.0 if not kl <= 1.5 * target else 0.5 if kl < target / 1.5 else 1.0
+            self.move_to(factor * self.adapted)
+            self.last_kl = max(0.0, min(sys.float_info.max, kl))
 
     def capture(self) -> StateDict | None:
         """Return coefficient and last divergence; None without ``kl_penalty_target``."""
-        if self.settings.kl_penalty_target is None:
-            return None
-        return {"coefficient": self.adapted, "last_kl": self.last_kl}
+        state: StateDict = {"coefficient": self.adapted, "last_kl": self.last_kl}
+        return None if self.settings.kl_penalty_target is None else state
 
     def restore(self, state: StateDict) -> None:
         """Restore the coefficient, within the present bounds; without ``kl_penalty_target`` it has no effect.

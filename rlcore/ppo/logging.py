@@ -6,7 +6,6 @@ alike, so the variance in proportion to the mean is the same with and without it
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from itertools import chain
 from statistics import fmean, median
@@ -22,43 +21,33 @@ from rlcore.ppo.losses import MinibatchLosses
 
 Measures = Iterator[tuple[str, float]]
 
-KEYS = {
-    "policy": "train/policy_gradient_loss",
-    "value": "train/value_loss",
-    "entropy": "train/entropy_loss",
-    "approx_kl": "train/approx_kl",
-    "clip_fraction": "train/clip_fraction",
-    "total": "train/loss",
-}
+KEYS = {"policy": "policy_gradient_loss", "value": "value_loss", "entropy": "entropy_loss", "total": "loss"}
+"""The keys of losses that have other names than their fields."""
 
 
 class UpdateLog:
-    """Collects the measures of every minibatch of one update."""
+    """Collects the losses of every minibatch of one update, and the factors that scaled its gradients."""
 
     def __init__(self) -> None:
-        self._measured: dict[str, list[torch.Tensor]] = defaultdict(list)
+        self._losses: list[MinibatchLosses] = []
         self._factors: list[float] = []
         self._epoch_start = 0
 
     def begin_epoch(self) -> None:
         """Begin another pass over the rollout."""
-        self._epoch_start = len(self._measured["approx_kl"])
+        self._epoch_start = len(self._losses)
 
     def add_losses(self, losses: MinibatchLosses) -> None:
         """Add the losses of a minibatch, with or without a step after it."""
-        for name, value in losses._asdict().items():
-            self._measured[name].append(value.detach())
+        self._losses.append(losses._replace(total=losses.total.detach()))
 
     def add_scaling_factor(self, factor: float) -> None:
         """Add the factor by which the gradients of a step were scaled."""
         self._factors.append(factor)
 
     def mean(self, loss: str, start: int = 0) -> float:
-        """Mean over the minibatches of the update from the minibatch ``start`` on.
-
-        :param loss: a field of :class:`rlcore.ppo.losses.MinibatchLosses`
-        """
-        return float(torch.stack(self._measured[loss][start:]).mean())
+        """Return the mean of a field of MinibatchLosses over the minibatches from ``start`` on."""
+        return float(torch.stack([getattr(each, loss) for each in self._losses[start:]]).mean())
 
     def kl_of_last_epoch(self) -> float:
         """Mean divergence over the minibatches since ``begin_epoch``, each measured before its own step."""
@@ -66,10 +55,10 @@ class UpdateLog:
 
     def losses(self) -> Measures:
         """Yield the means over the update."""
-        return ((KEYS[name], self.mean(name)) for name in self._measured)
+        return ((f"train/{KEYS.get(name, name)}", self.mean(name)) for name in MinibatchLosses._fields)
 
     def scaling_factors(self) -> Measures:
-        """Yield mean and spread of the scaling."""
+        """Yield mean and spread of the factors."""
         for key, of in (("", fmean), ("_min", min), ("_median", median), ("_max", max)) if self._factors else ():
             yield f"vgs/scaling_factor{key}", of(self._factors)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain, pairwise
-from os import PathLike
 from typing import Any, ClassVar, NoReturn
 
 import torch
@@ -29,7 +29,6 @@ SUPPORT = "value_support"
 
 CRITIC_MODULES = ("value_net", "critic", "lstm_critic", "mlp_extractor.value_net", "vf_features_extractor")
 
-
 NO_POLICY_FILE = (
     "a policy has no file of its own; save the model with model.save(path), and read that file with "
     "DistributionalPPO.load(path), or with rlcore.load_policy(path) to act"
@@ -45,9 +44,7 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float, critic_lr_mul
 class Critics(nn.Module):
     """``n_critics`` independent heads with hidden layers of their own over one shared latent.
 
-    :param latent_dim: width of the shared latent
     :param hidden: widths of each head's hidden layers
-    :param n_critics: number of heads, at least 1
     :param n_outputs: width of each head's output, at least 1
     """
 
@@ -63,10 +60,9 @@ class Critics(nn.Module):
 
     def initialise_orthogonally(self) -> None:
         """Gain sqrt(2) in hidden layers and 1 at the output, as Stable-Baselines3 initialises its value network."""
-        for head, output in zip(self.heads, self.output_layers(), strict=True):
-            for linear in (module for module in head.modules() if isinstance(module, nn.Linear)):
-                nn.init.orthogonal_(linear.weight, gain=1.0 if linear is output else 2**0.5)
-                nn.init.zeros_(linear.bias)
+        for head in self.heads:
+            for layers, gain in ((head[:-1], 2**0.5), (head[-1:], 1.0)):  # type: ignore[index]
+                layers.apply(partial(RecurrentActorCriticPolicy.init_weights, gain=gain))
 
     def forward(self, latent: Tensor) -> Tensor:
         """
@@ -109,8 +105,7 @@ def one_step(lstm: nn.LSTM, features: Tensor, states: tuple[Tensor, Tensor]) -> 
 class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
     """sb3-contrib's recurrent policy with distributional critics in place of its value network, for vectors.
 
-    ``evaluate_actions`` gives the critics' outputs, of shape (batch, n_critics, n_outputs), where upstream gives
-    values; ``values`` says what they mean.
+    ``evaluate_actions`` returns the critics' outputs, of shape (batch, n_critics, n_outputs), in place of values.
 
     :param n_critics: number of critic heads over the one critic LSTM
     :param values: how each head describes returns; without it, by 32 quantiles
@@ -139,30 +134,28 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         self.values = values or QuantileValues(32)
         self.critic_lr_multiplier = critic_lr_multiplier
         self.critic_arch = list(arch.get("vf", []))
-        self.actor_arch = list(arch.get("pi", []))
-        kwargs["net_arch"] = {"pi": self.actor_arch, "vf": []}
         optimizer_class = kwargs.pop("optimizer_class", torch.optim.Adam)
         optimizer_kwargs = kwargs.pop("optimizer_kwargs", None) or {}
-        kwargs |= {"optimizer_class": torch.optim.SGD, "optimizer_kwargs": {}}  # upstream builds one that is not used
-        super().__init__(*args, **kwargs)
+        unused = {"optimizer_class": torch.optim.SGD, "optimizer_kwargs": {}}  # upstream builds an optimizer too
+        super().__init__(*args, net_arch={"pi": list(arch.get("pi", [])), "vf": []}, **{**kwargs, **unused})
         if self.ortho_init and self.lstm_critic is not None:
             initialise_inputs(self.lstm_critic)
         self.optimizer_class = optimizer_class
         self.optimizer_kwargs = optimizer_kwargs
         self.rebuild_optimizer()
 
-    def save(self, path: Any) -> None:
+    def save(self, path: Any) -> None:  # noqa: ARG002
         """
         :raises CheckpointError: always: the file would hold neither the network's sizes nor the outputs' meaning
         """
-        raise CheckpointError(path if isinstance(path, str | PathLike) else None, NO_POLICY_FILE)
+        raise CheckpointError(None, NO_POLICY_FILE)
 
     @classmethod
     def load(cls, path: Any, device: torch.device | str = "auto") -> NoReturn:  # noqa: ARG003
         """
         :raises CheckpointError: always, as ``save``
         """
-        raise CheckpointError(path if isinstance(path, str | PathLike) else None, NO_POLICY_FILE)
+        raise CheckpointError(None, NO_POLICY_FILE)
 
     def make_features_extractor(self) -> BaseFeaturesExtractor:
         """As in Stable-Baselines3, with an int as width: of MultiDiscrete it gives a NumPy integer."""
@@ -173,7 +166,7 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
     def _build_mlp_extractor(self) -> None:
         self.mlp_extractor = MlpExtractor(
             self.lstm_output_dim,
-            net_arch={"pi": self.actor_arch, "vf": []},
+            net_arch=self.net_arch,
             activation_fn=self.activation_fn,
             device=torch.get_default_device(),  # the meta device, where only shapes are asked for
         )
@@ -181,10 +174,9 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
     def _build(self, lr_schedule: Schedule) -> None:
         super()._build(lr_schedule)
         latent, n_outputs = self.mlp_extractor.latent_dim_vf, self.values.n_outputs
-        critics = Critics(latent, self.critic_arch, self.n_critics, n_outputs, self.activation_fn)
+        self.value_net = Critics(latent, self.critic_arch, self.n_critics, n_outputs, self.activation_fn)
         if self.ortho_init:
-            critics.initialise_orthogonally()
-        self.value_net = critics
+            self.value_net.initialise_orthogonally()
         support = self.values.fixed_support()
         if support is not None:
             self.register_buffer(SUPPORT, support)
@@ -195,8 +187,7 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """One LSTM call for whole sequences, as the rollout buffer cuts them: episodes start at their first step only.
 
-        Upstream calls the LSTM once a time step as soon as one sequence starts an episode; so does this where a
-        sequence holds a start further on.
+        Where a sequence holds a start further on, upstream's own way calls the LSTM once a time step.
 
         :param features: shape (n_seq * length, lstm.input_size), sequence by sequence
         :param lstm_states: hidden and cell states before the sequences, each (layers, n_seq, hidden_size)
@@ -205,15 +196,14 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         """
         n_seq = lstm_states[0].shape[1]
         starts = episode_starts.reshape(n_seq, -1)
+        hidden, cell = ((1.0 - starts[:, 0]).view(1, n_seq, 1) * state for state in lstm_states)
         if starts.shape[1] == 1 and not torch.is_grad_enabled():
-            carried = (1.0 - starts).view(1, n_seq, 1)
-            return one_step(lstm, features, (carried * lstm_states[0], carried * lstm_states[1]))
+            return one_step(lstm, features, (hidden, cell))
         if bool((starts[:, 1:] != 0.0).any()):
             outputs, states = RecurrentActorCriticPolicy._process_sequence(features, lstm_states, episode_starts, lstm)
             return outputs, states  # type: ignore[return-value]
-        carried = (1.0 - starts[:, 0]).view(1, n_seq, 1)
         sequences = features.reshape(n_seq, -1, lstm.input_size).swapaxes(0, 1)
-        outputs, states = lstm(sequences, (carried * lstm_states[0], carried * lstm_states[1]))
+        outputs, states = lstm(sequences, (hidden, cell))
         return outputs.transpose(0, 1).flatten(0, 1), states
 
     def rebuild_optimizer(self) -> None:
@@ -236,8 +226,8 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
 
         :return: actions, mean value by each critic of shape (n_envs, n_critics), log_prob, LSTM states after this step
         """
-        observations = _in_row_order(obs)
-        actions, outputs, log_prob, states = super().forward(observations, lstm_states, episode_starts, deterministic)
+        ordered = _in_row_order(obs)
+        actions, outputs, log_prob, states = super().forward(ordered, lstm_states, episode_starts, deterministic)
         return actions, self.values.mean(outputs), log_prob, states
 
     def predict_values(  # type: ignore[override]
@@ -250,10 +240,9 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
 
     def predict_outputs(self, obs: PyTorchObs, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor) -> Tensor:
         """
-        :return: the whole distribution of every critic as ``values`` reads it, shape (n_envs, n_critics, n_outputs)
+        :return: outputs of every critic, whose distribution ``values`` reads, shape (n_envs, n_critics, n_outputs)
         """
-        observations = _in_row_order(obs)
-        outputs: Tensor = super().predict_values(observations, lstm_states, episode_starts)
+        outputs: Tensor = super().predict_values(_in_row_order(obs), lstm_states, episode_starts)
         return outputs
 
 

@@ -25,14 +25,12 @@ Rule = Literal["zero_lag", "snapshot"]
 LARGEST = float(np.finfo(np.float32).max)
 """The largest return that a rollout holds; larger statistics could not be squared."""
 
-RULES = {
+RULES = dict.fromkeys(("mean", "mean_snapshot"), tree.Rule(-LARGEST, LARGEST)) | {
     "weight": tree.Rule(0.0, 1.0),
-    "mean": tree.Rule(-LARGEST, LARGEST),
     "variance": tree.Rule(0.0, LARGEST**2),
-    "mean_snapshot": tree.Rule(-LARGEST, LARGEST),
     "std_snapshot": tree.Rule(sys.float_info.min, LARGEST),
 }
-"""The range of each entry of a saved state."""
+"""The ranges of a saved state."""
 
 
 class Moments(NamedTuple):
@@ -81,9 +79,7 @@ class ReturnScale:
         return None
 
     def load_state_dict(self, state: StateDict) -> None:  # noqa: ARG002
-        """
-        :raises StateError: if the state does not fit; nothing is changed
-        """
+        """Restore the statistics, or raise StateError and change nothing."""
         raise StateError("return_scale_state is given, and return_scale=None; pass exact_match=False to go without")
 
     def reset(self) -> None:

@@ -42,9 +42,7 @@ class ValueDistribution(ABC):
         """
 
     @abstractmethod
-    def clipped_sample_losses(
-        self, outputs: Tensor, returns: Tensor, old_values: Tensor, clip_range_vf: float
-    ) -> Tensor:
+    def clipped_losses(self, outputs: Tensor, returns: Tensor, old_values: Tensor, clip_range_vf: float) -> Tensor:
         """Return ``sample_losses`` of outputs shifted until their mean is within ``clip_range_vf`` of ``old_values``.
 
         :param old_values: shape (...), each critic's own mean in the rollout
@@ -63,7 +61,7 @@ class ValueDistribution(ABC):
         targets = returns.unsqueeze(-1).expand(-1, outputs.shape[1])
         losses = self.sample_losses(outputs, targets)
         if clip_range_vf is not None:
-            losses = torch.max(losses, self.clipped_sample_losses(outputs, targets, old_values, clip_range_vf))
+            losses = torch.max(losses, self.clipped_losses(outputs, targets, old_values, clip_range_vf))
         return losses.mean()
 
 
@@ -89,9 +87,7 @@ class QuantileValues(ValueDistribution):
     def sample_losses(self, outputs: Tensor, returns: Tensor) -> Tensor:
         return quantile_huber_loss(outputs, self.scale.normalise(returns), self.huber_kappa)
 
-    def clipped_sample_losses(
-        self, outputs: Tensor, returns: Tensor, old_values: Tensor, clip_range_vf: float
-    ) -> Tensor:
+    def clipped_losses(self, outputs: Tensor, returns: Tensor, old_values: Tensor, clip_range_vf: float) -> Tensor:
         clip_range = clip_range_vf / self.scale.snapshot.std
         clipped = clip_distribution_mean(outputs, self.scale.normalise(old_values), clip_range)
         return self.sample_losses(clipped, returns)
@@ -121,15 +117,12 @@ class CategoricalValues(ValueDistribution):
     def sample_losses(self, outputs: Tensor, returns: Tensor) -> Tensor:
         return categorical.categorical_cross_entropy(outputs, returns, self._support(outputs))
 
-    def clipped_sample_losses(
-        self, outputs: Tensor, returns: Tensor, old_values: Tensor, clip_range_vf: float
-    ) -> Tensor:
+    def clipped_losses(self, outputs: Tensor, returns: Tensor, old_values: Tensor, clip_range_vf: float) -> Tensor:
         return categorical.clipped_cross_entropy(outputs, returns, old_values, clip_range_vf, self._support(outputs))
 
     def _support(self, like: Tensor) -> Tensor:
-        return categorical.categorical_support(
-            self.v_min, self.v_max, self.n_outputs, device=like.device, dtype=like.dtype
-        )
+        atoms = self.v_min, self.v_max, self.n_outputs
+        return categorical.categorical_support(*atoms, device=like.device, dtype=like.dtype)
 
 
 def make_values(settings: Any, scale: ReturnScale) -> ValueDistribution:

@@ -41,7 +41,7 @@ def averaged_before_max(
     targets = returns.unsqueeze(-1).expand(-1, outputs.shape[1])
     losses = self.sample_losses(outputs, targets).mean(dim=1)
     if clip_range_vf is not None:
-        clipped = self.clipped_sample_losses(outputs, targets, old_values, clip_range_vf)
+        clipped = self.clipped_losses(outputs, targets, old_values, clip_range_vf)
         losses = torch.max(losses, clipped.mean(dim=1))
     loss: Tensor = losses.mean()
     return loss
