@@ -77,7 +77,7 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         """The policy and what its values are scaled by: as much of a model as acting needs."""
         self._setup_lr_schedule()
         scaling = self.return_scale, self.return_scale_decay, self.return_scale_min_std
-        self.value_scale = returns.make_return_scale(*scaling)
+        self.value_scale = returns.ReturnScale(*scaling)
         self.policy = construction.make_policy(self)
 
     @staticmethod

@@ -48,22 +48,18 @@ class TwinCriticStorage(_Base):
 
     @staticmethod
     def pessimistic(critic_values: Tensor) -> Tensor:
-        """The smallest critic's value (Fujimoto et al. 2018, eq. 10), shape (n_envs,)."""
+        """Return the smallest critic's value (Fujimoto et al. 2018, eq. 10), shape (n_envs,)."""
         return critic_values.amin(dim=-1)
 
-    def get(  # type: ignore[override]
-        self, batch_size: int | None = None
-    ) -> Generator[Samples, None, None]:
+    def get(self, batch_size: int | None = None) -> Generator[Samples, None, None]:  # type: ignore[override]
         if not self.generator_ready:
             self.critic_values = self.swap_and_flatten(self.critic_values)
         yield from super().get(batch_size)
 
-    def _get_samples(  # type: ignore[override]
-        self, batch_inds: NDArray[Any], env_change: NDArray[Any], env: Any = None
-    ) -> Samples:
+    def _get_samples(self, batch_inds: NDArray[Any], *args: Any) -> Samples:  # type: ignore[override]
         device, self.device = self.device, torch.device("cpu")
         try:  # upstream sends each sequence of each field to the device by itself, and waits for it
-            samples = super()._get_samples(batch_inds, env_change, env)
+            samples = super()._get_samples(batch_inds, *args)
             old_values = self.pad(self.critic_values[batch_inds]).reshape(-1, self.n_critics)
         finally:
             self.device = device

@@ -14,10 +14,8 @@ class EntropySchedule:
 
         c = max(floor, start * remaining + final * (1 - remaining)) * boost^(level / patience)
 
-    The boost is above 1, so that a second floor after it, which the audited system had, would never act.
     ``patience`` bad updates in a row raise ``level`` from 0 to ``patience``; every update that is not bad takes it one
-    down. An update is bad if the explained variance of its own rollout is below the threshold: the values that acted
-    are known before the training starts, so nothing lags.
+    down. An update is bad if the explained variance of its own rollout is below the threshold.
 
     :param settings: the model, or anything else with its settings as attributes
     """
@@ -44,9 +42,7 @@ class EntropySchedule:
             self.boost_level = max(0, min(self.boost_level, patience) - 1)
 
     def coefficient(self, remaining: float) -> float:
-        """
-        :param remaining: progress that remains, from 1 to 0
-        """
+        """Return c, where ``remaining`` is the progress that remains, from 1 to 0."""
         return self._floored(self._decayed(remaining)) * self._boost()
 
     def capture(self) -> StateDict | None:
@@ -55,10 +51,7 @@ class EntropySchedule:
         return None if self.settings.ent_coef_boost is None else counts
 
     def restore(self, state: StateDict) -> None:
-        """Restore the counters under the present settings; without boost they have no effect.
-
-        :raises StateError: if one is not a count; nothing is changed
-        """
+        """Restore the counters, or raise StateError and change nothing; without boost they have no effect."""
         vars(self).update(fit(state, {"bad_updates": 0, "boost_level": 0}, "entropy_state"))
 
     def _decayed(self, remaining: float) -> float:
@@ -76,9 +69,8 @@ class EntropySchedule:
 class KLPenalty:
     """The coefficient of KL(pi_old || pi) in the loss (Schulman et al. 2017, "Proximal Policy Optimization", sec. 4).
 
-    After an update with divergence d the coefficient is doubled if d > 1.5 * target and halved if d < target / 1.5,
-    within its bounds. d is the mean over the minibatches of the last epoch, the nearest measure of the policy that the
-    update ends with. ``target_kl`` can be set as well: it stops an update where the penalty only holds it back.
+    After an update with divergence d, the mean over the minibatches of its last epoch, the coefficient is doubled if
+    d > 1.5 * target and halved if d < target / 1.5, within its bounds.
 
     :param settings: the model, or anything else with its settings as attributes
     """
@@ -105,8 +97,7 @@ class KLPenalty:
     def adapt(self, kl: float) -> None:
         """Move the coefficient once, after an update.
 
-        :param kl: divergence of the policy that the update ended with, in nats; infinity and NaN, where a ratio
-            overflowed, count as the largest number, and one below 0 by rounding as 0
+        :param kl: in nats; infinity and NaN count as the largest number, and less than 0, by rounding, as 0
         """
         target = self.settings.kl_penalty_target
         if target is not None:
@@ -120,10 +111,7 @@ class KLPenalty:
         return None if self.settings.kl_penalty_target is None else state
 
     def restore(self, state: StateDict) -> None:
-        """Restore the coefficient, within the present bounds; without ``kl_penalty_target`` it has no effect.
-
-        :raises StateError: if it is not a finite number of at least 0; nothing is changed
-        """
+        """Restore the coefficient, within the present bounds, or raise StateError and change nothing."""
         rules = {"coefficient": NOT_NEGATIVE, "last_kl": Rule(0.0, optional=True)}
         fitted = fit(state, {"coefficient": 0.0, "last_kl": 0.0}, "kl_penalty_state", rules)
         self.move_to(fitted["coefficient"])

@@ -1,8 +1,4 @@
-"""Log every measure of an update; docs/tensorboard.md explains the keys.
-
-No key is a reduction of variance by the scaling. One common factor shrinks the mean of the gradient and its deviations
-alike, so the variance in proportion to the mean is the same with and without it.
-"""
+"""Log every measure of an update; docs/tensorboard.md explains the keys."""
 
 from __future__ import annotations
 
@@ -30,7 +26,7 @@ class UpdateLog:
 
     def __init__(self) -> None:
         self._losses: list[MinibatchLosses] = []
-        self._factors: list[float] = []
+        self.factors: list[float] = []
         self._epoch_start = 0
 
     def begin_epoch(self) -> None:
@@ -43,7 +39,7 @@ class UpdateLog:
 
     def add_scaling_factor(self, factor: float) -> None:
         """Add the factor by which the gradients of a step were scaled."""
-        self._factors.append(factor)
+        self.factors.append(factor)
 
     def mean(self, loss: str, start: int = 0) -> float:
         """Return the mean of a field of MinibatchLosses over the minibatches from ``start`` on."""
@@ -52,15 +48,6 @@ class UpdateLog:
     def kl_of_last_epoch(self) -> float:
         """Mean divergence over the minibatches since ``begin_epoch``, each measured before its own step."""
         return self.mean("approx_kl", self._epoch_start)
-
-    def losses(self) -> Measures:
-        """Yield the means over the update."""
-        return ((f"train/{KEYS.get(name, name)}", self.mean(name)) for name in MinibatchLosses._fields)
-
-    def scaling_factors(self) -> Measures:
-        """Yield mean and spread of the factors."""
-        for key, of in (("", fmean), ("_min", min), ("_median", median), ("_max", max)) if self._factors else ():
-            yield f"vgs/scaling_factor{key}", of(self._factors)
 
 
 def explained_variance_of(buffer: TwinCriticBuffer) -> float:
@@ -74,7 +61,8 @@ def record(model: ConfiguredPPO, log: UpdateLog, explained: float) -> None:
     :param explained: the rollout's explained variance
     """
     model.logger.record("train/explained_variance", explained)
-    measures = log.losses(), _of_settings(model, log), _of_values(model), _of_lstm(model), _of_steps(model, log)
+    losses = ((f"train/{KEYS.get(name, name)}", log.mean(name)) for name in MinibatchLosses._fields)
+    measures = losses, _of_settings(model, log), _of_values(model), _of_lstm(model), _of_steps(model, log)
     for key, value in chain(*measures):
         model.logger.record(key, value)
     model.logger.record("train/n_updates", model._n_updates, exclude="tensorboard")
@@ -120,7 +108,8 @@ def _of_steps(model: ConfiguredPPO, log: UpdateLog) -> Measures:
     if ratio is not None:
         yield "optim/noise_to_signal", ratio
     if scaler is not None:
-        yield from log.scaling_factors()
+        for key, of in (("", fmean), ("_min", min), ("_median", median), ("_max", max)) if log.factors else ():
+            yield f"vgs/scaling_factor{key}", of(log.factors)
         yield "vgs/step_count", scaler.step_count
         yield "vgs/normalized_variance", scaler.get_normalized_variance()
         yield "vgs/warmup_complete", float(not scaler.is_warming_up)

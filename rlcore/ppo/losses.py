@@ -15,14 +15,13 @@ from rlcore.ppo.values import ValueDistribution
 
 
 class Predictions(NamedTuple):
-    """The policy's predictions for a minibatch."""
+    """The policy's predictions for a minibatch; every field of shape (batch,) but ``value_outputs``."""
 
     value_outputs: Tensor
     """Shape (batch, n_critics, n_outputs); the value distribution gives their meaning."""
     log_prob: Tensor
-    """Shape (batch,)."""
     entropy: Tensor | None
-    """Shape (batch,), or None where the distribution has no closed form."""
+    """None where the distribution has no closed form."""
 
 
 class Targets(NamedTuple):
@@ -48,8 +47,7 @@ class MinibatchLosses(NamedTuple):
 
 def valid_predictions(predictions: Predictions, mask: Tensor) -> Predictions:
     """Return the predictions without padding, where ``mask``, of shape (batch,), is False."""
-    entropy = None if predictions.entropy is None else predictions.entropy[mask]
-    return Predictions(predictions.value_outputs[mask], predictions.log_prob[mask], entropy)
+    return Predictions(*(None if field is None else field[mask] for field in predictions))  # type: ignore[arg-type]
 
 
 def valid_targets(samples: Samples, mask: Tensor) -> Targets:
@@ -82,10 +80,7 @@ def minibatch_losses(
     normalize_advantage: bool,
     kl_penalty_coef: float = 0.0,
 ) -> MinibatchLosses:
-    """The PPO objective of one minibatch (Schulman et al. 2017, eq. 9), to be minimised.
-
-    :param kl_penalty_coef: weight of KL(pi_old || pi) (the same, eq. 8); 0 leaves it out
-    """
+    """The PPO objective of one minibatch (Schulman et al. 2017, eq. 9; the KL penalty is eq. 8), to be minimised."""
     advantages = normalize_advantages(targets.advantages) if normalize_advantage else targets.advantages
     log_ratio = predictions.log_prob - targets.old_log_prob
     policy_loss = -clipped_surrogate(advantages, log_ratio, clip_range).mean()
@@ -96,10 +91,9 @@ def minibatch_losses(
     kl = approximate_kl(log_ratio)
     if kl_penalty_coef > 0:
         total = total + kl_penalty_coef * kl
-    moved = log_ratio.detach()
-    clip_fraction = ((moved.exp() - 1.0).abs() > clip_range).float().mean()
-    parts = (policy_loss.detach(), value_loss.detach(), entropy_loss.detach())
-    return MinibatchLosses(total, *parts, kl.detach(), clip_fraction)
+    clip_fraction = ((log_ratio.exp() - 1.0).abs() > clip_range).float().mean()
+    parts = (policy_loss, value_loss, entropy_loss, kl, clip_fraction)
+    return MinibatchLosses(total, *(part.detach() for part in parts))
 
 
 def clip_norm(parameters: Iterable[tuple[str, nn.Parameter]], max_norm: float) -> None:

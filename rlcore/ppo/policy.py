@@ -79,21 +79,16 @@ class Critics(nn.Module):
 def initialise_inputs(lstm: nn.LSTM) -> None:
     """Draw input weights so that the input of a gate varies as the LSTM's inputs do (LeCun et al. 1998, section 4.6).
 
-    PyTorch draws them by the hidden size. An LSTM over few inputs then puts out nearly the same for all of them, and a
-    critic behind it learns one value for every state. An actor is better begun that way.
+    PyTorch draws them by the hidden size. Behind an LSTM over few inputs, a critic then learns one value for every
+    state. An actor is better begun that way.
     """
     for name, weight in lstm.named_parameters():
         if name.startswith("weight_ih"):
             nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
 
 
-def one_step(lstm: nn.LSTM, features: Tensor, states: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """One time step without gradients, in two thirds of the time of ``lstm(...)``; differs from it in the last bits.
-
-    :param features: shape (batch, lstm.input_size)
-    :param states: hidden and cell states before the step, each (layers, batch, hidden_size)
-    :return: outputs of shape (batch, hidden_size), states after the step
-    """
+def _one_step(lstm: nn.LSTM, features: Tensor, states: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Return outputs and states as ``lstm`` up to the last bits, of one time step without gradients, but faster."""
     after: list[tuple[Tensor, Tensor]] = []
     for weights, hidden, cell in zip(lstm.all_weights, *states, strict=True):
         after.append(torch.lstm_cell(features, (hidden, cell), *weights))
@@ -145,16 +140,12 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         self.rebuild_optimizer()
 
     def save(self, path: Any) -> None:  # noqa: ARG002
-        """
-        :raises CheckpointError: always: the file would hold neither the network's sizes nor the outputs' meaning
-        """
+        """Raise CheckpointError: the file would hold neither the network's sizes nor the meaning of its outputs."""
         raise CheckpointError(None, NO_POLICY_FILE)
 
     @classmethod
     def load(cls, path: Any, device: torch.device | str = "auto") -> NoReturn:  # noqa: ARG003
-        """
-        :raises CheckpointError: always, as ``save``
-        """
+        """Raise CheckpointError, as ``save``."""
         raise CheckpointError(None, NO_POLICY_FILE)
 
     def make_features_extractor(self) -> BaseFeaturesExtractor:
@@ -185,21 +176,16 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
     def _process_sequence(  # type: ignore[override]  # upstream declares the pair of states as one tensor
         features: Tensor, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor, lstm: nn.LSTM
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """One LSTM call for whole sequences, as the rollout buffer cuts them: episodes start at their first step only.
+        """Call the LSTM once for whole sequences, as the rollout buffer cuts them: episodes start at their first step.
 
-        Where a sequence holds a start further on, upstream's own way calls the LSTM once a time step.
-
-        :param features: shape (n_seq * length, lstm.input_size), sequence by sequence
-        :param lstm_states: hidden and cell states before the sequences, each (layers, n_seq, hidden_size)
-        :param episode_starts: shape (n_seq * length,), 1 where an episode starts
-        :return: outputs of shape (n_seq * length, hidden_size), states after the sequences
+        Features and starts are sequence by sequence, of shape (n_seq * length, ...); states have n_seq entries each.
         """
         n_seq = lstm_states[0].shape[1]
         starts = episode_starts.reshape(n_seq, -1)
         hidden, cell = ((1.0 - starts[:, 0]).view(1, n_seq, 1) * state for state in lstm_states)
         if starts.shape[1] == 1 and not torch.is_grad_enabled():
-            return one_step(lstm, features, (hidden, cell))
-        if bool((starts[:, 1:] != 0.0).any()):
+            return _one_step(lstm, features, (hidden, cell))
+        if bool((starts[:, 1:] != 0.0).any()):  # upstream calls the LSTM once a time step
             outputs, states = RecurrentActorCriticPolicy._process_sequence(features, lstm_states, episode_starts, lstm)
             return outputs, states  # type: ignore[return-value]
         sequences = features.reshape(n_seq, -1, lstm.input_size).swapaxes(0, 1)
@@ -278,10 +264,7 @@ for _class in POLICIES.values():
 
 
 def find_policy(policy: object) -> type[DistributionalRecurrentPolicy]:
-    """
-    :param policy: a name in ``POLICIES`` or a policy class
-    :raises SettingError: if it is neither
-    """
+    """Return a policy class, or the one of a name in ``POLICIES``, or raise SettingError."""
     found = POLICIES.get(policy) if isinstance(policy, str) else policy
     if not (isinstance(found, type) and issubclass(found, DistributionalRecurrentPolicy)):
         raise SettingError("policy", f"policy={policy!r} is not known; use one of {sorted(POLICIES)} or a policy class")

@@ -41,15 +41,39 @@ class Moments(NamedTuple):
 
 
 class ReturnScale:
-    """Returns as they are: mean 0 and standard deviation 1."""
+    """Exponential averages over rollouts of the mean and variance of their returns, bias-corrected.
 
-    snapshot = Moments(0.0, 1.0)
+    Every rollout weighs in proportion to decay^(age), so that the first one counts fully; mean and variance are those
+    of this mixture, in float64. Before the first rollout: mean 0, variance 1.
+
+    - ``"zero_lag"`` measures a rollout before the update on it, and corrects the critics so that no raw value changes.
+      The optimizer's moments of the corrected layers stay, as gradients of the loss in units of z keep their magnitude.
+    - ``"snapshot"``, the audited system's order, trains on a rollout with the scale of the rollout before it. Nothing
+      is corrected, so that raw values jump whenever a snapshot is taken: before each rollout and each update.
+
+    :param rule: None for returns as they are: mean 0 and standard deviation 1
+    :param decay: in [0, 1); 0 for the last rollout alone
+    :param min_std: floor of the standard deviation, > 0, so that constant returns stay finite
+    """
+
+    snapshot: Moments
     """The moments that values and targets are scaled with now."""
+
+    def __init__(self, rule: Rule | None = None, decay: float = 0.9, min_std: float = 1e-4) -> None:
+        self.rule = rule
+        self.decay = decay
+        self.min_std = min_std if rule else 0.0
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the statistics."""
+        self._weight, self._mean, self._variance = 0.0, 0.0, 1.0
+        self.activate()
 
     @property
     def statistics(self) -> Moments:
         """The moments measured so far."""
-        return self.snapshot
+        return Moments(self._mean, max(math.sqrt(self._variance), self.min_std))
 
     def normalise(self, returns: Tensor) -> Tensor:
         """Return z of raw returns or values; any shape."""
@@ -59,61 +83,8 @@ class ReturnScale:
         """Return raw values of z; any shape."""
         return self.snapshot.mean + self.snapshot.std * values
 
-    def before_rollout(self) -> None:
-        """Called before each rollout."""
-
-    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> float:  # noqa: ARG002
-        """Called before each update.
-
-        :param returns: the returns of the rollout, any shape
-        :param output_layers: the layer of every critic that puts out z
-        :return: the factor that the weights of these layers were multiplied by
-        """
-        return 1.0
-
-    def after_update(self, returns: NDArray[Any]) -> None:
-        """Called after each update."""
-
-    def state_dict(self) -> StateDict | None:
-        """Return the statistics; None where nothing is measured."""
-        return None
-
-    def load_state_dict(self, state: StateDict) -> None:  # noqa: ARG002
-        """Restore the statistics, or raise StateError and change nothing."""
-        raise StateError("return_scale_state is given, and return_scale=None; pass exact_match=False to go without")
-
-    def reset(self) -> None:
-        """Forget the statistics."""
-
-
-class MeasuredReturnScale(ReturnScale):
-    """Exponential averages over rollouts of the mean and variance of their returns, bias-corrected.
-
-    Every rollout weighs in proportion to decay^(age), so that the first one counts fully; mean and variance are those
-    of this mixture, in float64. Before the first rollout: mean 0, variance 1.
-
-    This class has no lag: a rollout is measured before it is trained on, and the critics are corrected so that no raw
-    value changes. The optimizer's moments of the corrected layers stay, as gradients of the loss in units of z keep
-    their magnitude. Utilities, of gradients times weights, do not: multiply them by the factor that is returned.
-
-    :param decay: in [0, 1); 0 for the last rollout alone
-    :param min_std: floor of the standard deviation, > 0, so that constant returns stay finite
-    """
-
-    def __init__(self, decay: float, min_std: float) -> None:
-        self.decay = decay
-        self.min_std = min_std
-        self.reset()
-
-    @property
-    def statistics(self) -> Moments:
-        return Moments(self._mean, max(math.sqrt(self._variance), self.min_std))
-
     def update(self, returns: NDArray[Any]) -> None:
-        """Measure the returns of one rollout; the snapshot stays.
-
-        :param returns: any shape, at least one, finite
-        """
+        """Measure the returns of one rollout, at least one, of any shape and finite; the snapshot stays."""
         exact = returns.astype(np.float64)
         mean, variance = float(exact.mean()), float(exact.var())
         self._weight = self.decay * self._weight + 1.0 - self.decay
@@ -126,7 +97,21 @@ class MeasuredReturnScale(ReturnScale):
         """Scale with the present statistics from now on."""
         self.snapshot = self.statistics
 
+    def before_rollout(self) -> None:
+        """Called before each rollout."""
+        if self.rule == "snapshot":
+            self.activate()
+
     def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> float:
+        """Called before each update.
+
+        :param returns: the returns of the rollout, any shape
+        :param output_layers: the layer of every critic that puts out z
+        :return: the factor that the weights of these layers were multiplied by, as their utilities must be
+        """
+        self.before_rollout()
+        if self.rule != "zero_lag":
+            return 1.0
         before = self.snapshot
         self.update(returns)
         self.activate()
@@ -134,43 +119,24 @@ class MeasuredReturnScale(ReturnScale):
             preserve_outputs(layer, before, self.snapshot)
         return before.std / self.snapshot.std
 
-    def state_dict(self) -> StateDict:
+    def after_update(self, returns: NDArray[Any]) -> None:
+        """Called after each update."""
+        if self.rule == "snapshot":
+            self.update(returns)
+
+    def state_dict(self) -> StateDict | None:
+        """Return the statistics; None without a rule."""
         statistics: StateDict = {"weight": self._weight, "mean": self._mean, "variance": self._variance}
-        return statistics | {"mean_snapshot": self.snapshot.mean, "std_snapshot": self.snapshot.std}
+        now: StateDict = {"mean_snapshot": self.snapshot.mean, "std_snapshot": self.snapshot.std}
+        return statistics | now if self.rule else None
 
     def load_state_dict(self, state: StateDict) -> None:
+        """Restore the statistics, or raise StateError and change nothing."""
+        if self.rule is None:
+            raise StateError("return_scale_state is given, and return_scale=None; pass exact_match=False to go without")
         fitted = tree.fit(state, self.state_dict(), "return_scale_state", RULES)
         self._weight, self._mean, self._variance = (fitted[name] for name in ("weight", "mean", "variance"))
         self.snapshot = Moments(fitted["mean_snapshot"], fitted["std_snapshot"])
-
-    def reset(self) -> None:
-        self._weight, self._mean, self._variance = 0.0, 0.0, 1.0
-        self.activate()
-
-
-class SnapshotReturnScale(MeasuredReturnScale):
-    """The audited system's order: a rollout is trained on with the scale of the rollout before it.
-
-    The snapshot is taken before each rollout and each update, the rollout measured after the update, and nothing is
-    corrected, so that raw values jump whenever a snapshot is taken.
-    """
-
-    def before_rollout(self) -> None:
-        self.activate()
-
-    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> float:  # noqa: ARG002
-        self.activate()
-        return 1.0
-
-    def after_update(self, returns: NDArray[Any]) -> None:
-        self.update(returns)
-
-
-def make_return_scale(rule: Rule | None, decay: float, min_std: float) -> ReturnScale:
-    """Return the scale that the setting ``return_scale`` names."""
-    if rule is None:
-        return ReturnScale()
-    return {"zero_lag": MeasuredReturnScale, "snapshot": SnapshotReturnScale}[rule](decay, min_std)
 
 
 def preserve_outputs(layer: nn.Linear, before: Moments, after: Moments) -> None:

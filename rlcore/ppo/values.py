@@ -126,10 +126,7 @@ class CategoricalValues(ValueDistribution):
 
 
 def make_values(settings: Any, scale: ReturnScale) -> ValueDistribution:
-    """Return the distribution that the setting ``value_distribution`` names.
-
-    :param settings: has every setting of the model as an attribute
-    """
+    """Return the distribution that the setting ``value_distribution`` of a model, or of its like, names."""
     if settings.value_distribution == "categorical":
         return CategoricalValues(settings.num_atoms, settings.v_min, settings.v_max)
     return QuantileValues(settings.n_quantiles, settings.huber_kappa, scale)

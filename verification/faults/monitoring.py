@@ -60,7 +60,7 @@ def explained_variance_without_errors(buffer: TwinCriticBuffer) -> float:
 @fault("mon-06-last-factor-for-all", target="rlcore.ppo.logging:UpdateLog.add_scaling_factor", pins="d5b80eadecef18b0")
 def last_factor_for_all(self: Any, factor: float) -> None:
     """Keep only the last scaling factor of an update."""
-    self._factors[:] = [factor]
+    self.factors[:] = [factor]
 
 
 @fault("mon-10-variance-of-returns", target="rlcore.ppo.logging:_of_values", pins="b1c966d32a6a2b7c")
