@@ -26,8 +26,6 @@ class TwinCriticStorage(_Base):
     """Stores the mean value of each critic; advantages and returns are computed from the smallest.
 
     Samples carry ``old_values`` of shape (padded batch, n_critics), so that clipping compares each critic with itself.
-
-    :param n_critics: number of critics, at least 1
     """
 
     def __init__(self, *args: Any, n_critics: int, **kwargs: Any) -> None:

@@ -102,7 +102,6 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
 
     ``evaluate_actions`` returns the critics' outputs, of shape (batch, n_critics, n_outputs), in place of values.
 
-    :param n_critics: number of critic heads over the one critic LSTM
     :param values: how each head describes returns; without it, by 32 quantiles
     :param critic_lr_multiplier: the critics' learning rate over the actor's
     :param optimizer_kwargs: without ``lr``, which the schedule gives
