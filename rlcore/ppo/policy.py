@@ -130,8 +130,9 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         self.critic_arch = list(arch.get("vf", []))
         optimizer_class = kwargs.pop("optimizer_class", torch.optim.Adam)
         optimizer_kwargs = kwargs.pop("optimizer_kwargs", None) or {}
+        kwargs["net_arch"] = {"pi": list(arch.get("pi", [])), "vf": []}
         unused = {"optimizer_class": torch.optim.SGD, "optimizer_kwargs": {}}  # upstream builds an optimizer too
-        super().__init__(*args, net_arch={"pi": list(arch.get("pi", [])), "vf": []}, **{**kwargs, **unused})
+        super().__init__(*args, **{**kwargs, **unused})
         if self.ortho_init and self.lstm_critic is not None:
             initialise_inputs(self.lstm_critic)
         self.optimizer_class = optimizer_class
