@@ -77,7 +77,7 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         """The policy and what its values are scaled by: as much of a model as acting needs."""
         self._setup_lr_schedule()
         scaling = self.return_scale, self.return_scale_decay, self.return_scale_min_std
-        self.value_scale = returns.make_return_scale(*scaling)
+        self.value_scale = returns.ReturnScale(*scaling)
         self.policy = construction.make_policy(self)
 
     @staticmethod
@@ -135,8 +135,6 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
             if not complete:
                 break
         self.value_scale.after_update(self.rollout_buffer.returns)
-        log.record(self.logger, self.variance_gradient_scaler)
-        self.value_scale.record(self.logger)
         logging.record(self, log, explained)
         self.kl_penalty.adapt(log.kl_of_last_epoch())
 

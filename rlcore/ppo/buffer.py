@@ -1,4 +1,4 @@
-"""sb3-contrib's recurrent rollout buffers, with the value of every critic next to their minimum."""
+"""sb3-contrib's recurrent rollout buffers, with the value of every critic and their minimum."""
 
 from __future__ import annotations
 
@@ -23,13 +23,9 @@ Samples = RecurrentRolloutBufferSamples | RecurrentDictRolloutBufferSamples
 
 
 class TwinCriticStorage(_Base):
-    """Base of the buffers below, for any observations: goes before a recurrent buffer of sb3-contrib.
+    """Stores the mean value of each critic; advantages and returns are computed from the smallest.
 
-    Stores the mean value of each critic; advantages and returns are computed from the smallest. Its samples carry
-    ``old_values`` of shape (padded batch, n_critics), so that clipping compares each critic with itself, and padding
-    holds actions that the policy knows.
-
-    :param n_critics: number of critics, at least 1
+    Samples carry ``old_values`` of shape (padded batch, n_critics), so that clipping compares each critic with itself.
     """
 
     def __init__(self, *args: Any, n_critics: int, **kwargs: Any) -> None:
@@ -39,53 +35,34 @@ class TwinCriticStorage(_Base):
     def reset(self) -> None:
         super().reset()  # type: ignore[no-untyped-call]
         self.critic_values = np.zeros((self.buffer_size, self.n_envs, self.n_critics), dtype=np.float32)
-        self.actions = np.zeros(self.actions.shape, _stored_dtype(self.action_space))  # takes memory as it is filled
+        is_index = isinstance(self.action_space, spaces.Discrete | spaces.MultiDiscrete)
+        self.actions = np.zeros(self.actions.shape, np.int64 if is_index else np.float32)  # as the policy puts them out
 
-    def add(  # type: ignore[override]  # upstream's own signature departs from its base's
-        self,
-        obs: NDArray[Any] | dict[str, NDArray[Any]],
-        action: NDArray[Any],
-        reward: NDArray[Any],
-        episode_start: NDArray[Any],
-        value: Tensor,
-        log_prob: Tensor,
-        **kwargs: Any,
-    ) -> None:
-        """
-        :param value: mean value by each critic, shape (n_envs, n_critics)
-        """
-        self.critic_values[self.pos] = value.cpu().numpy()
-        super().add(obs, action, reward, episode_start, self.pessimistic(value), log_prob, **kwargs)
+    def add(self, *args: Any, **kwargs: Any) -> None:
+        """Add a step as upstream, where the values are the mean by each critic, of shape (n_envs, n_critics)."""
+        *step, values, log_prob = args
+        self.critic_values[self.pos] = values.cpu().numpy()
+        super().add(*step, self.pessimistic(values), log_prob, **kwargs)
 
     @staticmethod
     def pessimistic(critic_values: Tensor) -> Tensor:
-        """The smallest critic's value (Fujimoto et al. 2018, eq. 10), shape (n_envs,)."""
+        """Return the smallest critic's value (Fujimoto et al. 2018, eq. 10), shape (n_envs,)."""
         return critic_values.amin(dim=-1)
 
-    def get(  # type: ignore[override]
-        self, batch_size: int | None = None
-    ) -> Generator[Samples, None, None]:
+    def get(self, batch_size: int | None = None) -> Generator[Samples, None, None]:  # type: ignore[override]
         if not self.generator_ready:
             self.critic_values = self.swap_and_flatten(self.critic_values)
         yield from super().get(batch_size)
 
-    def _get_samples(  # type: ignore[override]
-        self, batch_inds: NDArray[Any], env_change: NDArray[Any], env: Any = None
-    ) -> Samples:
+    def _get_samples(self, batch_inds: NDArray[Any], *args: Any) -> Samples:  # type: ignore[override]
         device, self.device = self.device, torch.device("cpu")
         try:  # upstream sends each sequence of each field to the device by itself, and waits for it
-            samples = super()._get_samples(batch_inds, env_change, env)
+            samples = super()._get_samples(batch_inds, *args)
             old_values = self.pad(self.critic_values[batch_inds]).reshape(-1, self.n_critics)
         finally:
             self.device = device
-        complete = samples._replace(old_values=old_values, actions=self._with_known_padding(samples))
-        moved: Samples = tree_map(lambda tensor: tensor.to(device), complete)
+        moved: Samples = tree_map(lambda tensor: tensor.to(device), samples._replace(old_values=old_values))
         return moved
-
-    def _with_known_padding(self, samples: Samples) -> Tensor:
-        """The actions, where padding holds the first one: upstream's 0 is none in a space that starts elsewhere."""
-        first = torch.as_tensor(getattr(self.action_space, "start", 0), device=samples.actions.device)
-        return torch.where(samples.mask.unsqueeze(-1) > 0, samples.actions, first)
 
 
 class TwinCriticRolloutBuffer(TwinCriticStorage, RecurrentRolloutBuffer):
@@ -100,10 +77,5 @@ TwinCriticBuffer = TwinCriticRolloutBuffer | TwinCriticDictRolloutBuffer
 
 
 def buffer_class(observation_space: spaces.Space[Any]) -> type[TwinCriticBuffer]:
-    """The buffer for observations of that space."""
+    """Return the buffer for observations of that space."""
     return TwinCriticDictRolloutBuffer if isinstance(observation_space, spaces.Dict) else TwinCriticRolloutBuffer
-
-
-def _stored_dtype(action_space: spaces.Space[Any]) -> type[np.generic]:
-    """Return the dtype that the policy computes with; the space's own one would cut off fractions."""
-    return np.int64 if isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete) else np.float32

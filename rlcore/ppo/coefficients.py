@@ -14,13 +14,10 @@ class EntropySchedule:
 
         c = max(floor, start * remaining + final * (1 - remaining)) * boost^(level / patience)
 
-    The boost is above 1, so that a second floor after it, which the audited system had, would never act.
     ``patience`` bad updates in a row raise ``level`` from 0 to ``patience``; every update that is not bad takes it one
-    down, so the boost decays back in as many updates as it waited for. An update is bad if the explained variance of
-    its own rollout is below the threshold: the values that acted are known before the training starts, so nothing lags.
-    A coefficient of 0 stays 0 unless a floor above 0 was asked for, which then holds whatever the start.
+    down. An update is bad if the explained variance of its own rollout is below the threshold.
 
-    :param settings: the model, or anything else with these settings
+    :param settings: the model, or anything else with its settings as attributes
     """
 
     def __init__(self, settings: Any) -> None:
@@ -29,15 +26,10 @@ class EntropySchedule:
 
     def reset(self) -> None:
         """Forget all updates."""
-        self.bad_updates = 0
-        self.boost_level = 0
+        self.bad_updates = self.boost_level = 0
 
     def observe(self, explained_variance: float) -> None:
-        """Count an update as bad or not, before its coefficient is asked for.
-
-        :param explained_variance: of the rollout it trains on, at most 1; NaN (all returns equal) says nothing and
-            changes nothing
-        """
+        """Count an update by the explained variance of its rollout; NaN (all returns equal) changes nothing."""
         if self.settings.ent_coef_boost is None:
             return
         patience, threshold = self.settings.ent_coef_plateau_patience, self.settings.ent_coef_plateau_explained_variance
@@ -50,56 +42,37 @@ class EntropySchedule:
             self.boost_level = max(0, min(self.boost_level, patience) - 1)
 
     def coefficient(self, remaining: float) -> float:
-        """
-        :param remaining: progress that remains, from 1 to 0
-        :return: at least the floor, at most max(start, final, floor) * boost
-        """
+        """Return c, where ``remaining`` is the progress that remains, from 1 to 0."""
         return self._floored(self._decayed(remaining)) * self._boost()
 
     def capture(self) -> StateDict | None:
-        """The counters; None without boost, as everything else follows from settings and progress."""
-        if self.settings.ent_coef_boost is None:
-            return None
-        return {"bad_updates": self.bad_updates, "boost_level": self.boost_level}
+        """Return the counters; None without boost, as everything else follows from settings and progress."""
+        counts: StateDict = {"bad_updates": self.bad_updates, "boost_level": self.boost_level}
+        return None if self.settings.ent_coef_boost is None else counts
 
     def restore(self, state: StateDict) -> None:
-        """Take the counters over under the present settings; without boost they have no effect.
-
-        :raises StateError: if they are no counts; nothing is changed
-        """
-        counts = fit(state, {"bad_updates": 0, "boost_level": 0}, "entropy_state")
-        self.bad_updates, self.boost_level = counts["bad_updates"], counts["boost_level"]
+        """Restore the counters, or raise StateError and change nothing; without boost they have no effect."""
+        vars(self).update(fit(state, {"bad_updates": 0, "boost_level": 0}, "entropy_state"))
 
     def _decayed(self, remaining: float) -> float:
-        start: float = self.settings.ent_coef
-        final: float | None = self.settings.ent_coef_final
-        return start if final is None else start * remaining + final * (1.0 - remaining)
+        start, final = self.settings.ent_coef, self.settings.ent_coef_final
+        return float(start if final is None else start * remaining + final * (1.0 - remaining))
 
     def _floored(self, coefficient: float) -> float:
-        floor: float = self.settings.ent_coef_min
-        return max(coefficient, floor)
+        return float(max(coefficient, self.settings.ent_coef_min))
 
     def _boost(self) -> float:
         boost, patience = self.settings.ent_coef_boost, self.settings.ent_coef_plateau_patience
         return 1.0 if boost is None else float(boost ** (min(self.boost_level, patience) / patience))
 
 
-TOLERANCE = 1.5
-"""How far the divergence may be from its target, as a factor, before the coefficient moves."""
-STEP = 2.0
-"""The factor by which it moves."""
-
-
 class KLPenalty:
     """The coefficient of KL(pi_old || pi) in the loss (Schulman et al. 2017, "Proximal Policy Optimization", sec. 4).
 
-    After an update with divergence d the coefficient is doubled if d > 1.5 * target and halved if d < target / 1.5,
-    within its bounds. d is the mean over the minibatches of the last epoch, which of all that is measured anyway comes
-    nearest to the policy that the update ends with.
+    After an update with divergence d, the mean over the minibatches of its last epoch, the coefficient is doubled if
+    d > 1.5 * target and halved if d < target / 1.5, within its bounds.
 
-    It goes together with ``target_kl``, which stops an update where the penalty only holds it back.
-
-    :param settings: the model, or anything else with these settings
+    :param settings: the model, or anything else with its settings as attributes
     """
 
     def __init__(self, settings: Any) -> None:
@@ -108,60 +81,38 @@ class KLPenalty:
 
     def reset(self) -> None:
         """Start from ``kl_penalty_coef`` again, and forget the last divergence."""
-        self.restart()
+        self.move_to(self.settings.kl_penalty_coef)
         self.last_kl: float | None = None
 
-    def restart(self) -> None:
-        """Start from ``kl_penalty_coef`` again."""
-        self._adapted = self.settings.kl_penalty_coef
-
-    @property
-    def is_on(self) -> bool:
-        """True if the settings have a target."""
-        return self.settings.kl_penalty_target is not None
+    def move_to(self, coefficient: float) -> None:
+        """Go on from a coefficient, within the present bounds; wider bounds later do not bring it back."""
+        low, high = self.settings.kl_penalty_min_coef, self.settings.kl_penalty_max_coef
+        self.adapted = float(min(max(coefficient, low), high))
 
     @property
     def coefficient(self) -> float:
-        """Within the bounds; 0 where no target was asked for."""
-        return self._bounded(self._adapted) if self.is_on else 0.0
+        """The coefficient within its bounds; 0 without ``kl_penalty_target``."""
+        return 0.0 if self.settings.kl_penalty_target is None else self.adapted
 
     def adapt(self, kl: float) -> None:
         """Move the coefficient once, after an update.
 
-        :param kl: divergence of the policy that the update ended with, in nats, at least 0; infinite or NaN where
-            a ratio overflowed and ``target_kl`` stopped the update, which counts as the largest number: a state is
-            finite
+        :param kl: in nats; infinity and NaN count as the largest number, and less than 0, by rounding, as 0
         """
-        if self.is_on:
-            self._adapted = self._bounded(self.coefficient * self._factor(kl))
-            # NaN becomes the largest number; an estimate just below 0, which rounding gives, becomes 0
+        target = self.settings.kl_penalty_target
+        if target is not None:
+            factor = 2.0 if not kl <= 1.5 * target else 0.5 if kl < target / 1.5 else 1.0
+            self.move_to(factor * self.adapted)
             self.last_kl = max(0.0, min(sys.float_info.max, kl))
 
     def capture(self) -> StateDict | None:
-        """Coefficient and last divergence; None where no target was asked for."""
-        return {"coefficient": self.coefficient, "last_kl": self.last_kl} if self.is_on else None
+        """Return coefficient and last divergence; None without ``kl_penalty_target``."""
+        state: StateDict = {"coefficient": self.adapted, "last_kl": self.last_kl}
+        return None if self.settings.kl_penalty_target is None else state
 
     def restore(self, state: StateDict) -> None:
-        """Take the coefficient over, within the present bounds; without a target it has no effect.
-
-        :raises StateError: if it is no finite number of at least 0; nothing is changed
-        """
+        """Restore the coefficient, within the present bounds, or raise StateError and change nothing."""
         rules = {"coefficient": NOT_NEGATIVE, "last_kl": Rule(0.0, optional=True)}
         fitted = fit(state, {"coefficient": 0.0, "last_kl": 0.0}, "kl_penalty_state", rules)
-        self.last_kl, self._adapted = fitted["last_kl"], self._bounded(fitted["coefficient"])
-
-    def keep_within_bounds(self) -> None:
-        """Let go of what lies beyond the present bounds, so that wider ones later do not bring it back."""
-        self._adapted = self._bounded(self._adapted)
-
-    def _factor(self, kl: float) -> float:
-        target = self.settings.kl_penalty_target
-        assert target is not None, "adapt() has checked that there is a target"
-        if not kl <= TOLERANCE * target:
-            return STEP
-        return 1.0 / STEP if kl < target / TOLERANCE else 1.0
-
-    def _bounded(self, coefficient: float) -> float:
-        low: float = self.settings.kl_penalty_min_coef
-        high: float = self.settings.kl_penalty_max_coef
-        return min(max(coefficient, low), high)
+        self.move_to(fitted["coefficient"])
+        self.last_kl = fitted["last_kl"]

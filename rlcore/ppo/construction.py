@@ -31,7 +31,7 @@ from rlcore.ppo.settings import (
     part_of,
     resolve_settings,
 )
-from rlcore.ppo.values import VALUE_DISTRIBUTIONS, ValueDistribution
+from rlcore.ppo.values import ValueDistribution, make_values
 from rlcore.state.registry import TrainingState
 from rlcore.types import StateDict
 
@@ -179,11 +179,6 @@ def require_spaces(
         raise SettingError("env", f"the {shown}, which the policy does not take: {SUPPORTED}")
 
 
-def make_values(model: ConfiguredPPO) -> ValueDistribution:
-    """Return how each critic describes returns."""
-    return VALUE_DISTRIBUTIONS[model.value_distribution].from_settings(model, model.value_scale)
-
-
 def make_policy(model: ConfiguredPPO) -> DistributionalRecurrentPolicy:
     """Build the network with its optimizer, on the model's device."""
     options = {
@@ -191,7 +186,7 @@ def make_policy(model: ConfiguredPPO) -> DistributionalRecurrentPolicy:
         "optimizer_class": find_optimizer(model.optimizer_class),
         "optimizer_kwargs": dict(model.optimizer_kwargs),
     }
-    return build_policy(model, make_values(model), **options).to(model.device)
+    return build_policy(model, make_values(model, model.value_scale), **options).to(model.device)
 
 
 def build_policy(model: ConfiguredPPO, values: ValueDistribution, **options: Any) -> DistributionalRecurrentPolicy:

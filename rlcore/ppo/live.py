@@ -25,6 +25,7 @@ from rlcore.ppo.settings import (
     part_of,
     resolve_together,
 )
+from rlcore.ppo.values import make_values
 from rlcore.state.optimizer_state import missing_moments
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
@@ -85,12 +86,10 @@ class SettingsChange:
                 model.rebuild_optimizer()
         if self.names & RATES:
             apply_learning_rate(model)
-        if restarts_penalty:
-            model.kl_penalty.restart()
         if self.names & PENALTY_SETTINGS:
-            model.kl_penalty.keep_within_bounds()
+            model.kl_penalty.move_to(model.kl_penalty_coef if restarts_penalty else model.kl_penalty.adapted)
         if "huber_kappa" in self.names:
-            model.policy.values = construction.make_values(model)
+            model.policy.values = make_values(model, model.value_scale)
         if self.names & SCALER_SETTINGS:
             _apply_scaler_settings(model)
 

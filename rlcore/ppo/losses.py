@@ -15,18 +15,17 @@ from rlcore.ppo.values import ValueDistribution
 
 
 class Predictions(NamedTuple):
-    """The policy's outputs for a minibatch."""
+    """The policy's predictions for a minibatch; every field of shape (batch,) but ``value_outputs``."""
 
     value_outputs: Tensor
-    """Shape (batch, n_critics, n_outputs); the value distribution says what they mean."""
+    """Shape (batch, n_critics, n_outputs); the value distribution gives their meaning."""
     log_prob: Tensor
-    """Shape (batch,)."""
     entropy: Tensor | None
-    """Shape (batch,), or None where the distribution has no closed form."""
+    """None where the distribution has no closed form."""
 
 
 class Targets(NamedTuple):
-    """The rollout's records of the same minibatch; every field of shape (batch,) but ``old_values``."""
+    """The record of the same minibatch in the rollout; every field of shape (batch,) but ``old_values``."""
 
     returns: Tensor
     advantages: Tensor
@@ -47,22 +46,14 @@ class MinibatchLosses(NamedTuple):
 
 
 def valid_predictions(predictions: Predictions, mask: Tensor) -> Predictions:
-    """Drop what was predicted for padding.
-
-    :param mask: shape (batch,), bool, False on padding
-    """
-    entropy = None if predictions.entropy is None else predictions.entropy[mask]
-    return Predictions(predictions.value_outputs[mask], predictions.log_prob[mask], entropy)
+    """Return the predictions without padding, where ``mask``, of shape (batch,), is False."""
+    return Predictions(*(None if field is None else field[mask] for field in predictions))  # type: ignore[arg-type]
 
 
 def valid_targets(samples: Samples, mask: Tensor) -> Targets:
-    """Drop the targets of padding.
-
-    :param mask: shape (batch,), bool, False on padding
-    """
-    return Targets(
-        samples.returns[mask], samples.advantages[mask], samples.old_log_prob[mask], samples.old_values[mask]
-    )
+    """Return the targets without padding, where ``mask``, of shape (batch,), is False."""
+    targets = samples.returns, samples.advantages, samples.old_log_prob, samples.old_values
+    return Targets(*(target[mask] for target in targets))
 
 
 def normalize_advantages(advantages: Tensor) -> Tensor:
@@ -89,10 +80,7 @@ def minibatch_losses(
     normalize_advantage: bool,
     kl_penalty_coef: float = 0.0,
 ) -> MinibatchLosses:
-    """The PPO objective of one minibatch (Schulman et al. 2017, eq. 9), to be minimised.
-
-    :param kl_penalty_coef: weight of KL(pi_old || pi) (the same, eq. 8); 0 leaves it out
-    """
+    """The PPO objective of one minibatch (Schulman et al. 2017, eq. 9; the KL penalty is eq. 8), to be minimised."""
     advantages = normalize_advantages(targets.advantages) if normalize_advantage else targets.advantages
     log_ratio = predictions.log_prob - targets.old_log_prob
     policy_loss = -clipped_surrogate(advantages, log_ratio, clip_range).mean()
@@ -103,10 +91,9 @@ def minibatch_losses(
     kl = approximate_kl(log_ratio)
     if kl_penalty_coef > 0:
         total = total + kl_penalty_coef * kl
-    moved = log_ratio.detach()
-    clip_fraction = ((moved.exp() - 1.0).abs() > clip_range).float().mean()
-    parts = (policy_loss.detach(), value_loss.detach(), entropy_loss.detach())
-    return MinibatchLosses(total, *parts, kl.detach(), clip_fraction)
+    clip_fraction = ((log_ratio.exp() - 1.0).abs() > clip_range).float().mean()
+    parts = (policy_loss, value_loss, entropy_loss, kl, clip_fraction)
+    return MinibatchLosses(total, *(part.detach() for part in parts))
 
 
 def clip_norm(parameters: Iterable[tuple[str, nn.Parameter]], max_norm: float) -> None:
@@ -114,18 +101,16 @@ def clip_norm(parameters: Iterable[tuple[str, nn.Parameter]], max_norm: float) -
 
     :param parameters: with their names
     :param max_norm: largest L2 norm of all gradients together, > 0
-    :raises NonFiniteGradientError: if the norm is NaN or infinite, as that of finite gradients can be; no gradient is
-        changed
+    :raises NonFiniteGradientError: if the norm is NaN or infinite; no gradient is changed
     """
     named = {name: parameter for name, parameter in parameters if parameter.grad is not None}
     gradients = {name: parameter.grad for name, parameter in named.items() if parameter.grad is not None}
     norm = torch.nn.utils.get_total_norm(gradients.values())
     if not norm.isfinite():
-        bad = (name for name, gradient in gradients.items() if not gradient.isfinite().all())
-        label = next(bad, "the whole network")
+        label = next((name for name, each in gradients.items() if not each.isfinite().all()), "the whole network")
         raise NonFiniteGradientError(
             label,
-            f"the gradient of {label} has the norm {norm.item()}, so no step could be taken; look for the loss term "
-            "that is not finite, in the observations and rewards first. Nothing was changed.",
+            f"the gradient of {label} has the norm {norm.item()}; look for a loss term that is not finite, in "
+            "observations and rewards first. Nothing was changed.",
         )
     torch.nn.utils.clip_grads_with_norm_(named.values(), max_norm, norm)

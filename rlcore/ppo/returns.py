@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from stable_baselines3.common.logger import Logger
 from torch import Tensor, nn
 
 from rlcore.errors import NonFiniteReturnError, StateError
@@ -24,16 +23,14 @@ from rlcore.types import StateDict
 Rule = Literal["zero_lag", "snapshot"]
 
 LARGEST = float(np.finfo(np.float32).max)
-"""Of a return, which a rollout holds as float32; larger statistics could not be squared."""
+"""The largest return that a rollout holds; larger statistics could not be squared."""
 
-RULES = {
+RULES = dict.fromkeys(("mean", "mean_snapshot"), tree.Rule(-LARGEST, LARGEST)) | {
     "weight": tree.Rule(0.0, 1.0),
-    "mean": tree.Rule(-LARGEST, LARGEST),
     "variance": tree.Rule(0.0, LARGEST**2),
-    "mean_snapshot": tree.Rule(-LARGEST, LARGEST),
     "std_snapshot": tree.Rule(sys.float_info.min, LARGEST),
 }
-"""The entries of a saved state, all of them floats."""
+"""The ranges of a saved state."""
 
 
 class Moments(NamedTuple):
@@ -44,15 +41,39 @@ class Moments(NamedTuple):
 
 
 class ReturnScale:
-    """Returns as they are: mean 0 and standard deviation 1, whatever comes."""
+    """Exponential averages over rollouts of the mean and variance of their returns, bias-corrected.
 
-    snapshot = Moments(0.0, 1.0)
-    """What values and targets are scaled with now."""
+    Every rollout weighs in proportion to decay^(age), so that the first one counts fully; mean and variance are those
+    of this mixture, in float64. Before the first rollout: mean 0, variance 1.
+
+    - ``"zero_lag"`` measures a rollout before the update on it, and corrects the critics so that no raw value changes.
+      The optimizer's moments of the corrected layers stay, as gradients of the loss in units of z keep their magnitude.
+    - ``"snapshot"``, the audited system's order, trains on a rollout with the scale of the rollout before it. Nothing
+      is corrected, so that raw values jump whenever a snapshot is taken: before each rollout and each update.
+
+    :param rule: None for returns as they are: mean 0 and standard deviation 1
+    :param decay: in [0, 1); 0 for the last rollout alone
+    :param min_std: floor of the standard deviation, > 0, so that constant returns stay finite
+    """
+
+    snapshot: Moments
+    """The moments that values and targets are scaled with now."""
+
+    def __init__(self, rule: Rule | None = None, decay: float = 0.9, min_std: float = 1e-4) -> None:
+        self.rule = rule
+        self.decay = decay
+        self.min_std = min_std if rule else 0.0
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the statistics."""
+        self._weight, self._mean, self._variance = 0.0, 0.0, 1.0
+        self.activate()
 
     @property
     def statistics(self) -> Moments:
-        """The moments measured up to now."""
-        return self.snapshot
+        """The moments measured so far."""
+        return Moments(self._mean, max(math.sqrt(self._variance), self.min_std))
 
     def normalise(self, returns: Tensor) -> Tensor:
         """Return z of raw returns or values; any shape."""
@@ -62,66 +83,8 @@ class ReturnScale:
         """Return raw values of z; any shape."""
         return self.snapshot.mean + self.snapshot.std * values
 
-    def before_rollout(self) -> None:
-        """Called before each rollout."""
-
-    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> float:  # noqa: ARG002
-        """Called before each update.
-
-        :param returns: the returns of the rollout, any shape
-        :param output_layers: the layer of every critic that puts out z
-        :return: what their weights were multiplied by; 1 where they are as they were
-        """
-        return 1.0
-
-    def after_update(self, returns: NDArray[Any]) -> None:
-        """Called after each update."""
-
-    def record(self, logger: Logger) -> None:
-        """Record the statistics."""
-
-    def state_dict(self) -> StateDict | None:
-        """Return a state for ``load_state_dict``; None where nothing is measured."""
-        return None
-
-    def load_state_dict(self, state: StateDict) -> None:  # noqa: ARG002
-        """
-        :raises StateError: if the state does not fit; nothing is changed
-        """
-        raise StateError(
-            "return_scale_state is given but the model has return_scale=None; build it with "
-            "return_scale='zero_lag', or pass exact_match=False"
-        )
-
-    def reset(self) -> None:
-        """Forget what was measured."""
-
-
-class MeasuredReturnScale(ReturnScale):
-    """Exponential averages over rollouts of the mean and variance of their returns, bias-corrected.
-
-    With x_N the returns of rollout N, every rollout weighs in proportion to decay^(age), so that the first one counts
-    fully; mean and variance are those of this mixture, in float64. Before the first rollout: mean 0, variance 1.
-
-    :param decay: in [0, 1); 0 for the last rollout alone
-    :param min_std: floor of the standard deviation, > 0, so that constant returns stay finite
-    """
-
-    def __init__(self, decay: float, min_std: float) -> None:
-        self.decay = decay
-        self.min_std = min_std
-        self._weight, self._mean, self._variance = 0.0, 0.0, 1.0
-        self.activate()
-
-    @property
-    def statistics(self) -> Moments:
-        return Moments(self._mean, max(math.sqrt(self._variance), self.min_std))
-
     def update(self, returns: NDArray[Any]) -> None:
-        """Measure the returns of one rollout; the snapshot stays.
-
-        :param returns: any shape, at least one, finite
-        """
+        """Measure the returns of one rollout, at least one, of any shape and finite; the snapshot stays."""
         exact = returns.astype(np.float64)
         mean, variance = float(exact.mean()), float(exact.var())
         self._weight = self.decay * self._weight + 1.0 - self.decay
@@ -131,42 +94,24 @@ class MeasuredReturnScale(ReturnScale):
         self._mean = (1.0 - share) * self._mean + share * mean
 
     def activate(self) -> None:
-        """Scale with what has been measured up to now, from now on."""
+        """Scale with the present statistics from now on."""
         self.snapshot = self.statistics
 
-    def record(self, logger: Logger) -> None:
-        mean, std = self.statistics
-        logger.record("train/return_mean", mean)
-        logger.record("train/return_std", std)
-
-    def state_dict(self) -> StateDict:
-        return {
-            "weight": self._weight,
-            "mean": self._mean,
-            "variance": self._variance,
-            "mean_snapshot": self.snapshot.mean,
-            "std_snapshot": self.snapshot.std,
-        }
-
-    def load_state_dict(self, state: StateDict) -> None:
-        checked = fit_state(state)
-        self._weight, self._mean, self._variance = (checked[name] for name in ("weight", "mean", "variance"))
-        self.snapshot = Moments(checked["mean_snapshot"], checked["std_snapshot"])
-
-    def reset(self) -> None:
-        self._weight, self._mean, self._variance = 0.0, 0.0, 1.0
-        self.activate()
-
-
-class ZeroLagReturnScale(MeasuredReturnScale):
-    """A rollout is measured before it is trained on, and the critics are corrected so that no raw value changes.
-
-    The optimizer's moments of the corrected layers stay as they are: gradients of the loss in units of z have the same
-    magnitude before and after, whatever the returns are measured in. Utilities, of gradients times weights, do not:
-    they are to be multiplied by the factor that is returned.
-    """
+    def before_rollout(self) -> None:
+        """Called before each rollout."""
+        if self.rule == "snapshot":
+            self.activate()
 
     def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> float:
+        """Called before each update.
+
+        :param returns: the returns of the rollout, any shape
+        :param output_layers: the layer of every critic that puts out z
+        :return: the factor that the weights of these layers were multiplied by, as their utilities must be
+        """
+        self.before_rollout()
+        if self.rule != "zero_lag":
+            return 1.0
         before = self.snapshot
         self.update(returns)
         self.activate()
@@ -174,70 +119,45 @@ class ZeroLagReturnScale(MeasuredReturnScale):
             preserve_outputs(layer, before, self.snapshot)
         return before.std / self.snapshot.std
 
-
-class SnapshotReturnScale(MeasuredReturnScale):
-    """The audited system's order: a rollout is trained on with the scale of the rollout before it.
-
-    The snapshot is taken before each rollout and each update, the rollout measured after the update, and nothing is
-    corrected, so that raw values jump whenever a snapshot is taken.
-    """
-
-    def before_rollout(self) -> None:
-        self.activate()
-
-    def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> float:  # noqa: ARG002
-        self.activate()
-        return 1.0
-
     def after_update(self, returns: NDArray[Any]) -> None:
-        self.update(returns)
+        """Called after each update."""
+        if self.rule == "snapshot":
+            self.update(returns)
 
+    def state_dict(self) -> StateDict | None:
+        """Return the statistics; None without a rule."""
+        statistics: StateDict = {"weight": self._weight, "mean": self._mean, "variance": self._variance}
+        now: StateDict = {"mean_snapshot": self.snapshot.mean, "std_snapshot": self.snapshot.std}
+        return statistics | now if self.rule else None
 
-def make_return_scale(rule: Rule | None, decay: float, min_std: float) -> ReturnScale:
-    """The scale that the setting ``return_scale`` names."""
-    if rule is None:
-        return ReturnScale()
-    return {"zero_lag": ZeroLagReturnScale, "snapshot": SnapshotReturnScale}[rule](decay, min_std)
+    def load_state_dict(self, state: StateDict) -> None:
+        """Restore the statistics, or raise StateError and change nothing."""
+        if self.rule is None:
+            raise StateError("return_scale_state is given, and return_scale=None; pass exact_match=False to go without")
+        fitted = tree.fit(state, self.state_dict(), "return_scale_state", RULES)
+        self._weight, self._mean, self._variance = (fitted[name] for name in ("weight", "mean", "variance"))
+        self.snapshot = Moments(fitted["mean_snapshot"], fitted["std_snapshot"])
 
 
 def preserve_outputs(layer: nn.Linear, before: Moments, after: Moments) -> None:
-    """Change a linear layer so that its raw outputs under ``after`` are those under ``before``."""
-    with torch.no_grad():
-        weight, bias = rescaled(layer.weight, layer.bias, before, after)
-        layer.weight.copy_(weight)
-        layer.bias.copy_(bias)
+    """Change a linear layer so that its raw outputs under ``after`` are those under ``before``.
 
-
-def rescaled(weight: Tensor, bias: Tensor, before: Moments, after: Moments) -> tuple[Tensor, Tensor]:
-    """W' = sigma / sigma' W and b' = (sigma b + mu - mu') / sigma' (PopArt, proposition 1), in float64.
-
-    :param weight: shape (n_outputs, width)
-    :param bias: shape (n_outputs,)
-    :return: weight and bias that say under ``after`` what the given ones said under ``before``
+    W' = sigma / sigma' W and b' = (sigma b + mu - mu') / sigma' (PopArt, proposition 1), in float64.
     """
     scale, shift = before.std / after.std, (before.mean - after.mean) / after.std
-    return scale * weight.double(), scale * bias.double() + shift
-
-
-def fit_state(state: object) -> dict[str, float]:
-    """Return the entries of a saved ``MeasuredReturnScale``.
-
-    :raises StateError: if one is missing, unknown, no finite float or out of its range
-    """
-    entries: dict[str, float] = tree.fit(state, dict.fromkeys(RULES, 0.0), "return_scale_state", RULES)
-    return entries
+    with torch.no_grad():
+        layer.weight.copy_(scale * layer.weight.double())
+        layer.bias.copy_(scale * layer.bias.double() + shift)
 
 
 def require_finite(returns: NDArray[Any]) -> None:
-    """Refuse what no critic could learn, before an update changes anything.
-
-    :param returns: of a rollout, any shape
+    """
+    :param returns: the returns of a rollout, any shape
     :raises NonFiniteReturnError: for NaN or infinity
     """
     finite = np.isfinite(returns)
     if not finite.all():
         raise NonFiniteReturnError(
-            f"{int((~finite).sum())} of {returns.size} returns of the rollout are NaN or infinite, so nothing could be "
-            "learnt from it; look at the environment's rewards, and at the observations with which a time limit ends "
-            "episodes (VecCheckNan finds the step). Nothing was changed."
+            f"{int((~finite).sum())} of {returns.size} returns of the rollout are NaN or infinite; look at the rewards "
+            "and observations of the environment (VecCheckNan finds the step). Nothing was changed."
         )

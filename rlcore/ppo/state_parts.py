@@ -16,7 +16,7 @@ from rlcore.errors import StateError
 from rlcore.ppo.construction import ConfiguredPPO, build_policy
 from rlcore.ppo.policy import SUPPORT
 from rlcore.ppo.returns import ReturnScale
-from rlcore.ppo.values import VALUE_DISTRIBUTIONS
+from rlcore.ppo.values import make_values
 from rlcore.state.generators import apply_generators, capture_generators, check_generators
 from rlcore.state.optimizer_state import fit_optimizer
 from rlcore.state.position import capture_position, capture_progress, fit_position, restore_position, restore_progress
@@ -193,9 +193,7 @@ def require_network_of(model: ConfiguredPPO, weights: object) -> None:
         raise StateError(f"holds no policy of the {layers} layers that policy_kwargs ask for")
     try:
         with torch.device("meta"), unusable("the network of policy_kwargs, n_quantiles and num_atoms"):
-            expected = build_policy(
-                model, VALUE_DISTRIBUTIONS[model.value_distribution].from_settings(model, ReturnScale())
-            )
+            expected = build_policy(model, make_values(model, ReturnScale()))
     except StateError:
         classes = (model.policy_class, network.get("features_extractor_class"), network.get("activation_fn"))
         if all(each is None or each.__module__.startswith(("rlcore.", "stable_", "torch.")) for each in classes):

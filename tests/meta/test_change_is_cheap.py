@@ -69,7 +69,7 @@ EDITS = {
         "        return observation, 1.01 * float(reward), *ends\n\n"
         '    def get_state(self) -> StateDict:\n        """Return the state of every layer',
     ),
-    "a registry": ("rlcore/ppo/returns.py", "[rule](decay, min_std)", "[rule](0.99 * decay, min_std)"),
+    "an initialiser": ("rlcore/ppo/returns.py", "self.decay = decay", "self.decay = 0.99 * decay"),
     "a decorator": (
         "rlcore/ppo/losses.py",
         "def normalize_advantages(",
@@ -90,7 +90,7 @@ EDITS = {
     ),
     "the kernel": ("rlcore/optim/upgd_kernel.py", "ROUNDS: Final = 10", "ROUNDS: Final = 9"),
     "the clipping": (
-        "rlcore/ppo/gradients.py",
+        "rlcore/ppo/losses.py",
         "(named.values(), max_norm, norm)",
         "(named.values(), 0.99 * max_norm, norm)",
     ),

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rlcore.functional.clipping import clip_distribution_mean, clipped_surrogate
 from rlcore.functional.quantile import quantile_huber_loss
-from rlcore.ppo.returns import MeasuredReturnScale
+from rlcore.ppo.returns import ReturnScale
 from rlcore.ppo.values import QuantileValues
 
 numbers = st.floats(-100.0, 100.0)
@@ -86,7 +86,7 @@ def test_the_surrogate_is_the_worse_of_two_and_flat_where_the_ratio_has_gone_far
 def test_the_value_loss_clips_in_units_of_the_return_whatever_the_scale(
     outputs: list[float], target: float, old: float, spread: float, kappa: float, by: float, seed: int
 ) -> None:
-    scale = MeasuredReturnScale(0.0, 1e-4)
+    scale = ReturnScale("zero_lag", 0.0, 1e-4)
     scale.update(np.random.default_rng(seed).normal(3.0, spread, size=20))
     scale.activate()
     mean, std = scale.snapshot

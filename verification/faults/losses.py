@@ -10,7 +10,7 @@ from rlcore.ppo.losses import MinibatchLosses, Predictions
 from rlverify import fault, healthy, unclaimed
 
 
-@fault("bug-01-padding-kept-in-predictions", target="rlcore.ppo.losses:valid_predictions", pins="ce7db26536ff3868")
+@fault("bug-01-padding-kept-in-predictions", target="rlcore.ppo.losses:valid_predictions", pins="6f511b55dac0640c")
 def padding_kept_in_predictions(predictions: Predictions, mask: Tensor) -> Predictions:
     """Remove padding from the targets, but not from the critics' predictions."""
     masked: Predictions = healthy("bug-01-padding-kept-in-predictions")(predictions, mask)
@@ -29,7 +29,7 @@ def single_advantage_divided_by_its_deviation(advantages: Tensor) -> Tensor:
     return centred / (deviation + 1e-8)
 
 
-@fault("fnd-71-entropy-is-a-penalty", target="rlcore.ppo.losses:minibatch_losses", pins="6e5da1d397751f35")
+@fault("fnd-71-entropy-is-a-penalty", target="rlcore.ppo.losses:minibatch_losses", pins="53272e6d860621ee")
 def entropy_is_a_penalty(*args: Any, **kwargs: Any) -> MinibatchLosses:
     """Give the entropy term the wrong sign."""
     turned = {**kwargs, "ent_coef": -kwargs["ent_coef"]}

@@ -57,13 +57,13 @@ def explained_variance_without_errors(buffer: TwinCriticBuffer) -> float:
     return float(np.var(buffer.values) / np.var(buffer.returns))
 
 
-@fault("mon-06-last-factor-for-all", target="rlcore.ppo.logging:UpdateLog.add_scaling_factor", pins="d5b80eadecef18b0")
+@fault("mon-06-last-factor-for-all", target="rlcore.ppo.logging:UpdateLog.add_scaling_factor", pins="cd2674f54e32cab5")
 def last_factor_for_all(self: Any, factor: float) -> None:
     """Keep only the last scaling factor of an update."""
-    self._factors[:] = [factor]
+    self.factors[:] = [factor]
 
 
-@fault("mon-10-variance-of-returns", target="rlcore.ppo.logging:_of_values", pins="b1c966d32a6a2b7c")
+@fault("mon-10-variance-of-returns", target="rlcore.ppo.logging:_of_values", pins="87b2d57d2aefd56a")
 def variance_of_returns(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
     """Log the variance of the returns as that of the values."""
     returns = float(np.var(model.rollout_buffer.returns, dtype=np.float64))

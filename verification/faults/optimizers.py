@@ -200,7 +200,7 @@ def direction_of_the_mean_alone(self: Any, update: Update) -> Coefficients:
     return coefficients._replace(root_factor=0.0, eps=1.0)
 
 
-@fault("fnd-55-norm-not-asked-for", target="rlcore.ppo.losses:clip_norm", pins="9dcf38cc6394403a")
+@fault("fnd-55-norm-not-asked-for", target="rlcore.ppo.losses:clip_norm", pins="03ed50f3e985a8f2")
 def norm_not_asked_for(parameters: Iterable[tuple[str, nn.Parameter]], max_norm: float) -> None:
     """Check that gradients are finite, but not that their norm is."""
     torch.nn.utils.clip_grad_norm_([parameter for _, parameter in parameters], max_norm)

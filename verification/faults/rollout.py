@@ -14,7 +14,7 @@ from rlverify import fault, healthy
 @fault(
     "fnd-20-values-after-the-step",
     target="rlcore.ppo.policy:DistributionalRecurrentPolicy.forward",
-    pins="5a64509f84ce291d",
+    pins="f72910534deb7ee4",
 )
 def values_after_the_step(
     self: Any, obs: Tensor, lstm_states: RNNStates, episode_starts: Tensor, deterministic: bool = False
@@ -30,7 +30,7 @@ def values_after_the_step(
 @fault(
     "fnd-39-memory-across-episodes",
     target="rlcore.ppo.policy:DistributionalRecurrentPolicy._process_sequence",
-    pins="d2e677e669a403e6",
+    pins="45856b532902e5f4",
 )
 def memory_across_episodes(
     features: Tensor, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor, lstm: nn.LSTM

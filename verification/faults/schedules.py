@@ -9,14 +9,14 @@ from rlverify import fault, healthy
 DEFAULT_FLOOR = 1e-3
 
 
-@fault("fnd-23-default-floor", target="rlcore.ppo.coefficients:EntropySchedule._floored", pins="b64b67ed65b60150")
+@fault("fnd-23-default-floor", target="rlcore.ppo.coefficients:EntropySchedule._floored", pins="ca7492efba2a3d95")
 def default_floor(self: Any, coefficient: float) -> float:
     """Apply a floor even if none is set."""
     floored: float = healthy("fnd-23-default-floor")(self, coefficient)
     return max(floored, DEFAULT_FLOOR)
 
 
-@fault("ppo-06-no-floor", target="rlcore.ppo.coefficients:EntropySchedule._floored", pins="b64b67ed65b60150")
+@fault("ppo-06-no-floor", target="rlcore.ppo.coefficients:EntropySchedule._floored", pins="ca7492efba2a3d95")
 def no_floor(self: Any, coefficient: float) -> float:  # noqa: ARG001
     """Let the coefficient decay below its floor."""
     return coefficient

@@ -23,7 +23,7 @@ def advantages_from_critic_1_only(critic_values: Tensor) -> Tensor:
     return critic_values[:, 0]
 
 
-@fault("fnd-18-clipped-against-critic-1", target="rlcore.ppo.values:ValueDistribution.loss", pins="78e4415676192247")
+@fault("fnd-18-clipped-against-critic-1", target="rlcore.ppo.values:ValueDistribution.loss", pins="c660e8790146f649")
 def clipped_against_critic_1(
     self: Any, outputs: Tensor, returns: Tensor, old_values: Tensor, clip_range_vf: float | None
 ) -> Tensor:
@@ -33,7 +33,7 @@ def clipped_against_critic_1(
     return loss
 
 
-@fault("fnd-19-averaged-before-max", target="rlcore.ppo.values:ValueDistribution.loss", pins="78e4415676192247")
+@fault("fnd-19-averaged-before-max", target="rlcore.ppo.values:ValueDistribution.loss", pins="c660e8790146f649")
 def averaged_before_max(
     self: Any, outputs: Tensor, returns: Tensor, old_values: Tensor, clip_range_vf: float | None
 ) -> Tensor:
@@ -41,7 +41,7 @@ def averaged_before_max(
     targets = returns.unsqueeze(-1).expand(-1, outputs.shape[1])
     losses = self.sample_losses(outputs, targets).mean(dim=1)
     if clip_range_vf is not None:
-        clipped = self.clipped_sample_losses(outputs, targets, old_values, clip_range_vf)
+        clipped = self.clipped_losses(outputs, targets, old_values, clip_range_vf)
         losses = torch.max(losses, clipped.mean(dim=1))
     loss: Tensor = losses.mean()
     return loss
@@ -67,7 +67,7 @@ def second_critic_detached(self: Any, latent: Tensor) -> Tensor:
     return torch.stack([first(latent), *(head(latent).detach() for head in others)], dim=1)
 
 
-@fault("gap-with-its-sign", target="rlcore.ppo.logging:_of_values", pins="b1c966d32a6a2b7c")
+@fault("gap-with-its-sign", target="rlcore.ppo.logging:_of_values", pins="87b2d57d2aefd56a")
 def gap_with_its_sign(model: DistributionalPPO) -> Iterator[tuple[str, float]]:
     """Average signed differences of the critics, which cancel each other."""
     signed = float(np.diff(model.rollout_buffer.critic_values, axis=-1).mean())

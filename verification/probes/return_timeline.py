@@ -12,7 +12,6 @@ from stable_baselines3.common.callbacks import BaseCallback
 from torch import Tensor
 
 from rlcore import DistributionalPPO
-from rlcore.ppo.returns import MeasuredReturnScale
 from rlverify import Observation, probe
 from verification.probes.make import Make
 
@@ -107,7 +106,6 @@ def _trained(make: Make, seed: int, is_moved: bool) -> DistributionalPPO:
 def move_to_the_end(model: DistributionalPPO) -> None:
     """Apply the document's FIX #1 to ``return_scale="snapshot"``: snapshot at the end of train(), not at its start."""
     scale = model.value_scale
-    assert isinstance(scale, MeasuredReturnScale)
     measure = scale.after_update
 
     def before_update(returns: NDArray[Any], output_layers: Any) -> float:  # noqa: ARG001

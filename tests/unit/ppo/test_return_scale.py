@@ -14,7 +14,6 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnvWrapper, VecNormalize
 
 from rlcore import DistributionalPPO, NonFiniteReturnError, StateError
-from rlcore.ppo.returns import MeasuredReturnScale
 from tests.support.training import differing, make_envs, make_model
 
 STILL: dict[str, Any] = {"optimizer_class": "sgd", "learning_rate": 1e-30, "variance_gradient_scaling": False}
@@ -44,11 +43,6 @@ def raw_values(model: DistributionalPPO) -> torch.Tensor:
         outputs = model.policy.predict_outputs(obs, (hidden, hidden), torch.zeros(32))
     quantiles: torch.Tensor = model.policy.values.quantiles(outputs)  # type: ignore[attr-defined]
     return quantiles
-
-
-def measured(model: DistributionalPPO) -> MeasuredReturnScale:
-    assert isinstance(model.value_scale, MeasuredReturnScale)
-    return model.value_scale
 
 
 def scaled(model: DistributionalPPO) -> dict[str, Any]:
@@ -282,4 +276,4 @@ def test_a_normaliser_of_rewards_and_a_return_scale_go_together() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("return_scale_decay", 0.25), ("return_scale_min_std", 0.125)])
 def test_settings_reach_the_scale(name: str, value: float) -> None:
-    assert getattr(measured(make_model(**{name: value})), name.removeprefix("return_scale_")) == value
+    assert getattr(make_model(**{name: value}).value_scale, name.removeprefix("return_scale_")) == value

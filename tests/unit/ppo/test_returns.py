@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from stable_baselines3.common.logger import Logger
 from torch import nn
 
 from rlcore import NonFiniteReturnError, ReturnScale, StateError
-from rlcore.ppo.returns import MeasuredReturnScale, Moments, make_return_scale, preserve_outputs, require_finite
+from rlcore.ppo.returns import Moments, preserve_outputs, require_finite
 
 
 def rollouts(count: int, size: int = 50) -> list[NDArray[np.float32]]:
@@ -23,7 +22,7 @@ def rollouts(count: int, size: int = 50) -> list[NDArray[np.float32]]:
 
 @pytest.mark.parametrize("decay", [0.0, 0.5, 0.99])
 def test_statistics_are_those_of_all_rollouts_together_each_weighed_by_its_age(decay: float) -> None:
-    scale, seen = MeasuredReturnScale(decay, 1e-4), rollouts(5)
+    scale, seen = ReturnScale("zero_lag", decay, 1e-4), rollouts(5)
     for returns in seen:
         scale.update(returns)
     weights = np.array([decay**age for age in (4, 3, 2, 1, 0)])
@@ -35,14 +34,14 @@ def test_statistics_are_those_of_all_rollouts_together_each_weighed_by_its_age(d
 
 
 def test_before_the_first_rollout_returns_are_as_they_are_and_the_first_counts_fully() -> None:
-    scale = MeasuredReturnScale(0.99, 1e-4)
+    scale = ReturnScale("zero_lag", 0.99, 1e-4)
     assert scale.statistics == scale.snapshot == (0.0, 1.0)
     scale.update(np.array([1.0, 3.0]))
     assert scale.statistics == pytest.approx((2.0, 1.0))
 
 
 def test_measuring_leaves_the_snapshot_until_it_is_activated() -> None:
-    scale = MeasuredReturnScale(0.9, 1e-4)
+    scale = ReturnScale("zero_lag", 0.9, 1e-4)
     scale.update(np.array([2.0, 6.0]))
     assert scale.snapshot == (0.0, 1.0)
     scale.activate()
@@ -54,7 +53,7 @@ def test_measuring_leaves_the_snapshot_until_it_is_activated() -> None:
 
 @pytest.mark.parametrize("constant", [0.0, 1e6, -1e-3])
 def test_constant_returns_do_not_explode(constant: float) -> None:
-    scale = MeasuredReturnScale(0.9, 0.01)
+    scale = ReturnScale("zero_lag", 0.9, 0.01)
     for _ in range(20):
         scale.update(np.full(64, constant, dtype=np.float32))
     scale.activate()
@@ -63,7 +62,7 @@ def test_constant_returns_do_not_explode(constant: float) -> None:
 
 
 def test_small_spread_around_a_large_mean_is_measured() -> None:
-    scale = MeasuredReturnScale(0.9, 1e-4)
+    scale = ReturnScale("zero_lag", 0.9, 1e-4)
     for _ in range(200):
         scale.update(np.array([1e8 - 1.0, 1e8 + 1.0]))
     assert scale.statistics == pytest.approx((1e8, 1.0), rel=1e-9)
@@ -88,7 +87,7 @@ def test_a_corrected_layer_says_the_same_in_raw_units() -> None:
 
 
 def test_zero_lag_measures_before_the_update_and_corrects_every_layer_by_the_change() -> None:
-    scale, (first, second) = make_return_scale("zero_lag", 0.9, 1e-4), rollouts(2)
+    scale, (first, second) = ReturnScale("zero_lag", 0.9, 1e-4), rollouts(2)
     torch.manual_seed(0)
     layers, inputs = [nn.Linear(4, 3), nn.Linear(4, 3)], torch.randn(5, 4)
     for returns in (first, second):
@@ -104,7 +103,7 @@ def test_zero_lag_measures_before_the_update_and_corrects_every_layer_by_the_cha
 
 
 def test_snapshot_keeps_the_documented_order_lag_included() -> None:
-    scale, (first, second) = make_return_scale("snapshot", 0.0, 1e-4), rollouts(2)
+    scale, (first, second) = ReturnScale("snapshot", 0.0, 1e-4), rollouts(2)
     layer = nn.Linear(4, 3)
     weight = layer.weight.detach().clone()
     history = []
@@ -123,23 +122,19 @@ def test_snapshot_keeps_the_documented_order_lag_included() -> None:
 
 
 def test_the_lagging_snapshot_is_taken_before_each_update_too() -> None:
-    scale = make_return_scale("snapshot", 0.9, 1e-4)
-    logger = Logger(None, [])
+    scale = ReturnScale("snapshot", 0.9, 1e-4)
     scale.after_update(np.array([2.0, 6.0]))
-    scale.record(logger)
-    logged = (logger.name_to_value["train/return_mean"], logger.name_to_value["train/return_std"])
-    assert logged == scale.statistics == pytest.approx((4.0, 2.0)), "the statistics, not the snapshot of (0, 1)"
+    assert scale.statistics == pytest.approx((4.0, 2.0))
     scale.before_update(np.array([0.0]), [])
     assert scale.snapshot == scale.statistics
 
 
 def test_without_a_rule_nothing_is_scaled_measured_or_saved() -> None:
-    scale, layer = make_return_scale(None, 0.9, 1e-4), nn.Linear(4, 3)
+    scale, layer = ReturnScale(None, 0.9, 1e-4), nn.Linear(4, 3)
     weight = layer.weight.detach().clone()
     scale.before_rollout()
     scale.before_update(np.array([5.0, 7.0]), [layer])
     scale.after_update(np.array([5.0, 7.0]))
-    assert type(scale) is ReturnScale
     assert scale.statistics == scale.snapshot == (0.0, 1.0)
     assert torch.equal(layer.weight, weight)
     assert scale.state_dict() is None
@@ -148,7 +143,7 @@ def test_without_a_rule_nothing_is_scaled_measured_or_saved() -> None:
 
 
 def test_a_state_goes_into_another_scale_and_on_from_there() -> None:
-    first, second = (make_return_scale("snapshot", 0.9, 1e-4) for _ in range(2))
+    first, second = (ReturnScale("snapshot", 0.9, 1e-4) for _ in range(2))
     for returns in rollouts(3):
         first.before_update(returns, [])
         first.after_update(returns)
@@ -159,7 +154,7 @@ def test_a_state_goes_into_another_scale_and_on_from_there() -> None:
         scale.after_update(rollouts(1)[0])
     assert second.state_dict() == first.state_dict() != state
     second.reset()
-    assert second.state_dict() == make_return_scale("snapshot", 0.9, 1e-4).state_dict()
+    assert second.state_dict() == ReturnScale("snapshot", 0.9, 1e-4).state_dict()
 
 
 BROKEN: dict[str, dict[str, Any]] = {
@@ -177,7 +172,7 @@ BROKEN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_state_that_is_none_is_refused_and_changes_nothing(case: str) -> None:
-    scale = MeasuredReturnScale(0.9, 1e-4)
+    scale = ReturnScale("zero_lag", 0.9, 1e-4)
     scale.update(np.array([1.0, 4.0]))
     before = scale.state_dict()
     with pytest.raises(StateError, match=f"return_scale_state.*{next(iter(BROKEN[case]))}"):
