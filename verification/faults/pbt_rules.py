@@ -42,7 +42,7 @@ def rules_unchecked(self: Any) -> None:
     """Do not check whether the settings are consistent."""
 
 
-@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="ca0bfd49e6c9f50e")
+@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="8973c57b6dda4433")
 def settings_unchecked(self: Any, **given: Any) -> None:
     """Accept every value without validation."""
     whole = type(self).model_construct(**given)
