@@ -75,7 +75,8 @@ def measure(gradients: Sequence[Tensor], *, maximum: bool) -> Moments:
 
 def scale(gradients: Sequence[Tensor], factor: float) -> None:
     """Multiply the gradients by ``factor`` in place."""
-    torch._foreach_mul_(list(gradients), factor)
+    if gradients:
+        torch._foreach_mul_(list(gradients), factor)
 
 
 def _plain_moments(tensors: Sequence[Tensor], maximum: bool) -> Floats:
