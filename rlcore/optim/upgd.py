@@ -49,7 +49,7 @@ def checked(name: str, where: str, value: Any) -> Any:
     :raises SettingError: the value cannot be used; the error names ``where``
     """
     low, high, wanted = _RANGES[name]
-    kind = {"seed": Integral, "adaptive_noise": bool}.get(name, Real)
+    kind: Any = {"seed": Integral, "adaptive_noise": bool}.get(name, Real)
     values = value if name == "betas" and isinstance(value, tuple | list) else [value]
     fits = [isinstance(x, kind) and isinstance(x, bool) == (kind is bool) and low <= x <= high for x in values]
     if not all(fits) or len(fits) != 1 + (name == "betas"):
