@@ -26,7 +26,6 @@ from rlcore.ppo.settings import (
     OwnSettings,
     PPOSettings,
     SharedSettings,
-    check_device,
     declares_keywords,
     find_optimizer,
     part_of,
@@ -238,3 +237,11 @@ def make_scaler(model: ConfiguredPPO) -> VarianceGradientScaler | None:
         return None
     settings = {name.removeprefix("vgs_"): getattr(model, name) for name in part_of(SCALER)}
     return VarianceGradientScaler(model.policy.named_parameters(), **settings)
+
+
+def check_device(device: torch.device | str, setting: str = "device") -> None:
+    """Raise SettingError, which names ``setting``, for a CUDA device that this machine does not have."""
+    wanted, n_cuda = torch.device("cpu" if device == "auto" else device), torch.cuda.device_count()
+    if wanted.type == "cuda" and (wanted.index or 0) >= n_cuda:
+        reason = f"{setting}={device!r}, but this machine has {n_cuda or 'no'} CUDA device; use 'cpu' or 'auto'"
+        raise SettingError(setting, reason)

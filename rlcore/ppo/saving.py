@@ -20,13 +20,12 @@ from rlcore.errors import CheckpointError, NonFiniteObservationError, ResumeWarn
 from rlcore.optim.gradient_variance import ESTIMATORS
 from rlcore.optim.scaler import REMOVED_ESTIMATORS
 from rlcore.ppo import construction, state_parts
-from rlcore.ppo.construction import ConfiguredPPO, own_names
+from rlcore.ppo.construction import ConfiguredPPO, check_device, own_names
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.ppo.settings import (
     SCALER,
     SHOWN,
     PPOSettings,
-    check_device,
     default_learning_rate,
     find_optimizer,
     part_of,

@@ -397,11 +397,3 @@ def whole_number(setting: str, value: object) -> int:
     if isinstance(number, bool) or not isinstance(number, int | float) or number != number // 1 or number < 0:
         raise SettingError(setting, f"{setting}={value!r} is no whole number of at least 0; give one")
     return int(number)
-
-
-def check_device(device: torch.device | str, setting: str = "device") -> None:
-    """Raise SettingError, which names ``setting``, for a CUDA device that this machine does not have."""
-    wanted, n_cuda = torch.device("cpu" if device == "auto" else device), torch.cuda.device_count()
-    if wanted.type == "cuda" and (wanted.index or 0) >= n_cuda:
-        reason = f"{setting}={device!r}, but this machine has {n_cuda or 'no'} CUDA device; use 'cpu' or 'auto'"
-        raise SettingError(setting, reason)

@@ -18,7 +18,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from rlcore.checkpoint.refusal import path_of, quoted, refusals_name, require_place, unusable
 from rlcore.errors import CallOrderError, CheckpointError, ResumeWarning, StateError
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.settings import check_device
+from rlcore.ppo.construction import check_device
 from rlcore.resume.parts import GENERATORS, PARTS, capture_parts, restore_generators
 from rlcore.resume.settings import ALGORITHMS, build, decode_settings, encode_settings, env_obstacle, obstacle
 from rlcore.state.generators import capture_generators

@@ -17,10 +17,11 @@ from stable_baselines3.common.utils import get_device
 from rlcore.checkpoint.refusal import PathOrFile
 from rlcore.envs.vec_state import STATISTICS, moments_of
 from rlcore.ppo import construction
+from rlcore.ppo.construction import check_device
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.ppo.returns import ReturnScale
 from rlcore.ppo.saving import decoded
-from rlcore.ppo.settings import check_device, resolve_settings
+from rlcore.ppo.settings import resolve_settings
 from rlcore.ppo.state_parts import check_policy, require_network_of
 from rlcore.state.model_file import read_model_file, refusals_of
 from rlcore.state.tree import fit
