@@ -3,8 +3,8 @@
 Notation: ``mean_s`` and ``Var_s`` are mean and population variance over the n elements of one tensor; ``E_t`` and
 ``Var_t`` those over the steps in which the tensor had a gradient, with exponential weights that sum to 1.
 
-Contiguous float32 memory on the CPU is computed by the compiled loops of :mod:`rlcore.optim.variance_kernel`, all other
-by torch, which is the reference. They differ in rounding alone. The first step compiles the loops, or loads them from
+The moments of contiguous float32 memory on the CPU come from :mod:`rlcore.optim.variance_kernel`, all other numbers
+from torch, which is the reference. They differ in rounding alone. The first step compiles the loops, or loads them from
 the cache on disk.
 """
 
