@@ -3,8 +3,8 @@
 Notation: ``mean_s`` and ``Var_s`` are mean and population variance over the n elements of one tensor; ``E_t`` and
 ``Var_t`` those over the steps in which the tensor had a gradient, with exponential weights that sum to 1.
 
-Contiguous float32 memory on the CPU is computed by the compiled loops of :mod:`rlcore.optim.variance_kernel`, all other
-by torch, which is the reference. They differ in rounding alone. The first step compiles the loops, or loads them from
+The moments of contiguous float32 memory on the CPU come from :mod:`rlcore.optim.variance_kernel`, all other numbers
+from torch, which is the reference. They differ in rounding alone. The first step compiles the loops, or loads them from
 the cache on disk.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple, Self, TypeAlias, TypeVar
+from typing import ClassVar, Final, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -75,14 +75,8 @@ def measure(gradients: Sequence[Tensor], *, maximum: bool) -> Moments:
 
 def scale(gradients: Sequence[Tensor], factor: float) -> None:
     """Multiply the gradients by ``factor`` in place."""
-    from rlcore.optim import compiled, variance_kernel
-
-    table, taken, others = compiled.table_of(gradients)
-    variance_kernel.scale(table, factor)
-    # Autograd refuses to go back through a gradient that has changed since, if it is told.
-    torch.autograd.graph.increment_version([gradients[i] for i in taken])
-    if others:
-        torch._foreach_mul_([gradients[i] for i in others], factor)
+    if gradients:
+        torch._foreach_mul_(list(gradients), factor)
 
 
 def _plain_moments(tensors: Sequence[Tensor], maximum: bool) -> Floats:
@@ -232,53 +226,23 @@ class ElementEstimator(VarianceEstimator):
         super().__init__(layouts)
         self._means = [torch.zeros(x.shape, dtype=x.state_dtype, device=x.device) for x in layouts]
         self._variances = [torch.zeros_like(mean) for mean in self._means]
-        self._deviations = [torch.zeros_like(mean) for mean in self._means]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the deviations, which are of no use after the step."""
-        return {name: value for name, value in self.__dict__.items() if name != "_deviations"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._deviations = [torch.zeros_like(mean) for mean in self._means]
+        self._deviations: dict[int, Tensor] = {}
 
     def observe(self, positions: Integers, gradients: Sequence[Tensor]) -> None:
-        from rlcore.optim import compiled, variance_kernel
-
-        means, deviations = self._of(positions, self._means, self._deviations)
-        table, _, others = compiled.table_of(gradients, means, deviations)
-        variance_kernel.deviate(table)
-        for i in others:
-            limit = LARGEST_ELEMENT[means[i].dtype]
-            torch.sub(gradients[i].to(means[i].dtype).clamp(-limit, limit), means[i], out=deviations[i])
+        self._deviations = {}
+        for position, gradient in zip(positions.tolist(), gradients, strict=True):
+            mean = self._means[position]
+            limit = LARGEST_ELEMENT[mean.dtype]
+            self._deviations[position] = gradient.to(mean.dtype).clamp(-limit, limit).sub_(mean)
 
     def commit(self, positions: Integers, moments: Moments, weights: Floats) -> None:  # noqa: ARG002
-        from rlcore.optim import compiled, variance_kernel
-
-        means, variances, deviations = self._of(positions, self._means, self._variances, self._deviations)
-        table, taken, others = compiled.table_of(means, variances, deviations)
-        variance_kernel.settle(table, weights[taken])
-        for i in others:
-            weight = float(weights[i])
-            # The same as (1 - w) * (v + w * delta^2), without a temporary for the square.
-            variances[i].addcmul_(deviations[i], deviations[i], value=weight).mul_(1.0 - weight)
-            means[i].add_(deviations[i], alpha=weight)
-
-    @staticmethod
-    def _of(positions: Integers, *lists: list[Tensor]) -> list[list[Tensor]]:
-        return [[tensors[position] for position in positions.tolist()] for tensors in lists]
+        for position, weight in zip(positions.tolist(), weights.tolist(), strict=True):
+            deviation = self._deviations.pop(position)
+            self._means[position].add_(deviation, alpha=weight)
+            self._variances[position].add_(deviation.square_(), alpha=weight).mul_(1.0 - weight)
 
     def variance(self) -> Floats:
-        from rlcore.optim import compiled, variance_kernel
-
-        sums = np.zeros(len(self._variances))
-        table, taken, others = compiled.table_of(self._variances)
-        own = np.zeros(len(taken))
-        variance_kernel.total(table, own)
-        sums[taken] = own
-        sums[others] = _on_host([self._variances[i].sum().double() for i in others])
-        sizes: Floats = np.array([max(1, variance.numel()) for variance in self._variances], dtype=np.float64)
-        return np.asarray(sums / sizes, dtype=np.float64)
+        return _on_host([x.mean(dtype=torch.float64) if x.numel() else x.sum().double() for x in self._variances])
 
     def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
         estimator = type(self)(layouts)

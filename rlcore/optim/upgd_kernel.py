@@ -3,7 +3,7 @@
 :class:`CompiledPart` is what the optimizers call. Each loop serves all tensors of a step in one call. ``table`` has a
 row per tensor: the addresses of its parameter, gradient, utility, first and second moment, its number of elements, its
 index among all parameters, and the row of ``coefficients`` that it follows. These rows are
-:class:`rlcore.optim.upgd_step.Coefficients`. Without moments, as in UPGD, the gradient is used for both, and the
+:class:`rlcore.optim.upgd.Coefficients`. Without moments, as in UPGD, the gradient is used for both, and the
 coefficients make it the direction.
 The formulas are those of :mod:`rlcore.functional.utility` and :mod:`rlcore.optim.noise`.
 
@@ -17,7 +17,7 @@ unusual way, it vectorises in this way only.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -26,9 +26,6 @@ from torch import Tensor
 
 from rlcore.functional.utility import UtilityExtremes
 from rlcore.optim.compiled import compiled, inlined, summing, table_of, vector
-
-if TYPE_CHECKING:
-    from rlcore.optim.upgd_step import Coefficients, Scalar, Update
 
 PARAMETER, GRADIENT, UTILITY, FIRST_MOMENT, SECOND_MOMENT, SIZE, INDEX, COEFFICIENTS = range(8)
 LIMIT: Final = np.finfo(np.float32).max / np.float32(4)
@@ -284,14 +281,14 @@ def are_finite(tensors: Sequence[Tensor]) -> bool:
 
 
 class CompiledPart:
-    """The contiguous float32 parameters of a step on the CPU; the twin of :class:`rlcore.optim.upgd_step.Update`."""
+    """The contiguous float32 parameters of a step on the CPU; the twin of :class:`rlcore.optim.upgd.Update`."""
 
     def __init__(
         self,
-        updates: Sequence[Update],
+        updates: Sequence[Any],
         places: NDArray[np.int64],
         has_moments: bool,
-        coefficients_of: Callable[[Update], Coefficients],
+        coefficients_of: Callable[[Any], Sequence[Any]],
     ) -> None:
         self.updates, self._has_moments = updates, has_moments
         kinds = [(id(each.group), each.state["step"], each.state.get("moment_step")) for each in updates]
@@ -304,8 +301,8 @@ class CompiledPart:
 
     @classmethod
     def of(
-        cls, updates: Sequence[Update], names: Sequence[str], coefficients_of: Callable[[Update], Coefficients]
-    ) -> tuple[CompiledPart | None, list[Update]]:
+        cls, updates: Sequence[Any], names: Sequence[str], coefficients_of: Callable[[Any], Sequence[Any]]
+    ) -> tuple[CompiledPart | None, list[Any]]:
         """Return the part of a step that the loops compute, None if there is none, and the rest.
 
         A float64 parameter leaves all to the rest, as its utility scales the others'.
@@ -335,7 +332,7 @@ class CompiledPart:
         _mean_squares(self._table, self._coefficients, means)
         return torch.from_numpy(np.sqrt(means).astype(np.float32)).unbind()
 
-    def change(self, stds: Sequence[Scalar], scale: Scalar) -> None:
+    def change(self, stds: Sequence[float | Tensor], scale: float | Tensor) -> None:
         """Change the parameters.
 
         :param stds: of the noise of each tensor

@@ -1,7 +1,4 @@
-"""Compiled loops of the gradient scaler for contiguous float32 memory on the CPU.
-
-Each ``table`` has a row per tensor: addresses, then its number of elements; see
-:func:`rlcore.optim.compiled.table_of`. The formulas are those of :mod:`rlcore.optim.gradient_variance`.
+"""The compiled measurement of gradients for contiguous float32 memory on the CPU.
 
 Sums are taken in float32 within a block, about the block's own mean, and in float64 over blocks. A block whose squares
 leave the range of float32 is summed in float64.
@@ -21,8 +18,6 @@ from rlcore.optim.compiled import compiled, inlined, summing, vector
 BLOCK: Final = 512
 # Between these a float32 sum of the squares of a block neither overflowed nor lost small elements.
 LEAST, MOST = np.float32(1e-20), np.float32(1e30)
-# That of rlcore.optim.gradient_variance, which a test compares.
-LARGEST_ELEMENT: Final = np.float32(1e16)
 _MAGNITUDE = np.int32(0x7FFFFFFF)
 
 
@@ -84,7 +79,7 @@ def _largest(block):
 def measure(table, has_maximum, measured):
     """Measure every gradient.
 
-    :param table: gradient
+    :param table: address and number of elements of each gradient; see :func:`rlcore.optim.compiled.table_of`
     :param has_maximum: whether to look for the largest magnitude
     :param measured: takes mean, variance and largest magnitude of each gradient
     """
@@ -103,62 +98,3 @@ def measure(table, has_maximum, measured):
                 largest = max(largest, _largest(block))
         measured[row, 0], measured[row, 1] = mean, squares / len(gradient)
         measured[row, 2] = np.int32(largest).view(np.float32)
-
-
-@inlined
-def _limited(value):
-    return -LARGEST_ELEMENT if value < -LARGEST_ELEMENT else LARGEST_ELEMENT if value > LARGEST_ELEMENT else value
-
-
-@inlined
-def _deviate(gradient, means, deviations):
-    for i in range(len(gradient)):
-        deviations[i] = _limited(gradient[i]) - means[i]
-
-
-@inlined
-def _settle(means, variances, deviations, weight, kept):
-    for i in range(len(means)):
-        means[i] = means[i] + weight * deviations[i]
-        variances[i] = kept * (variances[i] + weight * (deviations[i] * deviations[i]))
-
-
-@compiled("void(int64[:, ::1])")
-def deviate(table):
-    """Write the deviations of gradients from the means of their elements.
-
-    :param table: gradient, means, deviations
-    """
-    for row in range(len(table)):
-        _deviate(vector(table, row, 0, 3), vector(table, row, 1, 3), vector(table, row, 2, 3))
-
-
-@compiled("void(int64[:, ::1], float64[::1])")
-def settle(table, weights):
-    """Move the averages of all elements by their deviations.
-
-    :param table: means, variances, deviations
-    """
-    for row in range(len(table)):
-        means, variances = vector(table, row, 0, 3), vector(table, row, 1, 3)
-        weight, kept = np.float32(weights[row]), np.float32(1.0 - weights[row])
-        _settle(means, variances, vector(table, row, 2, 3), weight, kept)
-
-
-@compiled("void(int64[:, ::1], float64[::1])")
-def total(table, sums):
-    """Write the sum of each tensor's elements to ``sums``."""
-    for row in range(len(table)):
-        values, result = vector(table, row, 0, 1), 0.0
-        for start in range(0, len(values), BLOCK):
-            result += np.float64(_sum(values[start : min(start + BLOCK, len(values))]))
-        sums[row] = result
-
-
-@compiled("void(int64[:, ::1], float32)")
-def scale(table, factor):
-    """Multiply every gradient by the factor."""
-    for row in range(len(table)):
-        gradient = vector(table, row, 0, 1)
-        for i in range(len(gradient)):
-            gradient[i] = gradient[i] * factor

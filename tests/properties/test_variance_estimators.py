@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -214,58 +213,3 @@ def test_float32_gradients_beside_a_large_mean_keep_their_variance(name: str, se
     expected = reference.ESTIMATES[name](history, 0.5)
     # Of M only the rounding of a float32 mean is left beside the noise: 1e-8 of the squared deviation of an element.
     assert estimator.variance().item() == pytest.approx(expected, rel=1e-2, abs=1e-4 * (1e-4 * offset) ** 2)
-
-
-SIZES = (1, 700, 1500)
-EVENTS = ("commit", "drop", "save and load", "copy", "relink", "column by column", "one is missing")
-
-
-def run(events: list[str], seed: int, offset: float, dtype: torch.dtype, *, restored: bool = True) -> Any:
-    """A scaler that went through ``events``, each of which begins with gradients.
-
-    :param restored: whether it is saved, copied and relinked where the events say so
-    """
-    generator = torch.Generator().manual_seed(seed)
-    settings: dict[str, Any] = {"estimator": "element", "beta": 0.9, "eps": 1e-3, "warmup_steps": 0}
-    scaler = VarianceGradientScaler([nn.Parameter(torch.zeros(size, 2, dtype=dtype)) for size in SIZES], **settings)
-    for event in events:
-        for parameter in scaler.parameters:
-            drawn = (offset + torch.randn(parameter.shape, generator=generator)).to(dtype)
-            parameter.grad = drawn.T.contiguous().T if event == "column by column" else drawn
-        if event == "one is missing":
-            scaler.parameters[1].grad = None
-        scaler.scale_gradients()
-        if event == "drop":
-            continue
-        scaler.step()
-        if event == "save and load" and restored:
-            fresh = VarianceGradientScaler(scaler.parameters)
-            fresh.load_state_dict(scaler.state_dict())
-            scaler = fresh
-        if event == "copy" and restored:
-            parameters, scaler = scaler.parameters, copy.deepcopy(scaler)
-            scaler.update_parameters(parameters)
-        if event == "relink" and restored:
-            scaler.update_parameters(scaler.parameters)
-    return scaler
-
-
-def statistics(scaler: VarianceGradientScaler) -> list[np.ndarray[Any, Any]]:
-    state: Any = scaler.state_dict()["estimator_state"]
-    return [each.double().numpy() for each in [*state["means"], *state["variances"]]]
-
-
-@given(st.lists(st.sampled_from(EVENTS), min_size=1, max_size=8), st.integers(0, 2**16), st.sampled_from([0, 1, -100]))
-@example(["commit", "drop", "commit", "one is missing", "column by column", "commit", "save and load", "commit"], 0, 1)
-def test_compiled_statistics_of_elements_are_those_of_torch_whatever_happens_between_the_steps(
-    events: list[str], seed: int, offset: float
-) -> None:
-    """Torch computes float64. Saving, copying and relinking change no bit."""
-    compiled, plain = run(events, seed, offset, torch.float32), run(events, seed, offset, torch.float64)
-    for found, expected in zip(statistics(compiled), statistics(plain), strict=True):
-        assert found == pytest.approx(expected, rel=1e-4, abs=1e-5 * (1.0 + abs(offset)))
-    assert compiled.get_normalized_variance() == pytest.approx(plain.get_normalized_variance(), rel=1e-3)
-    left_alone = run(events, seed, offset, torch.float32, restored=False)
-    assert compiled.get_normalized_variance() == left_alone.get_normalized_variance()
-    for found, expected in zip(statistics(compiled), statistics(left_alone), strict=True):
-        assert np.array_equal(found, expected)

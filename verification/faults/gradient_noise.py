@@ -14,7 +14,7 @@ from rlverify import fault, healthy
 @fault(
     "ppo-01-variance-of-the-mean",
     target="rlcore.optim.gradient_variance:ElementEstimator.commit",
-    pins="0b02b05eb51d14ef",
+    pins="dbaf37bb8aa2d836",
     area="scaler",
 )
 def variance_of_the_mean(

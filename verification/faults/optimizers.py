@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rlcore.functional import utility as utility_functions
 from rlcore.functional.utility import UtilityExtremes, bias_correction
 from rlcore.optim import noise
-from rlcore.optim.upgd_step import Coefficients, Scalar, Update
+from rlcore.optim.upgd import Coefficients, Scalar, Update
 from rlverify import fault, healthy, unclaimed
 
 
@@ -164,7 +164,7 @@ def noise_follows_the_norm(self: Any, update: Update, rms: Tensor) -> Scalar:
 
 @unclaimed(
     "state-in-the-precision-of-the-parameter",
-    target="rlcore.optim.upgd_step:state_dtype",
+    target="rlcore.optim.upgd:state_dtype",
     pins="036f4f3d97708dbf",
 )
 def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:
@@ -209,7 +209,7 @@ def norm_not_asked_for(parameters: Iterable[tuple[str, nn.Parameter]], max_norm:
 @fault(
     "fnd-63-utilities-left-as-they-were",
     target="rlcore.optim.upgd:UPGD.rescale_utilities",
-    pins="fd1229206f88508e",
+    pins="e0b4f43e29bab6fc",
 )
 def utilities_left_as_they_were(self: Any, parameters: Iterable[Tensor], factor: float) -> None:
     """Correct weights without correcting their utilities."""

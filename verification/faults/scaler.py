@@ -86,7 +86,7 @@ def statistics_of_scaled_and_clipped_gradients(self: Any) -> None:
 @fault(
     "fnd-26-spread-over-elements-for-noise",
     target="rlcore.optim.gradient_variance:ElementEstimator.commit",
-    pins="0b02b05eb51d14ef",
+    pins="dbaf37bb8aa2d836",
 )
 def spread_over_elements_for_noise(
     self: Any,
@@ -103,7 +103,7 @@ def spread_over_elements_for_noise(
 @fault(
     "fnd-27-difference-of-float32-averages",
     target="rlcore.optim.gradient_variance:ElementEstimator.commit",
-    pins="0b02b05eb51d14ef",
+    pins="dbaf37bb8aa2d836",
 )
 def difference_of_float32_averages(
     self: Any,

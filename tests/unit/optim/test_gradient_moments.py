@@ -142,11 +142,3 @@ def test_no_gradients_have_no_moments() -> None:
     moments = measure([], maximum=True)
     assert (moments.maximum, moments.size.tolist(), moments.mean.tolist()) == (0.0, [], [])
     scale([], 0.5)
-
-
-def test_the_kernel_uses_the_limit_of_its_caller() -> None:
-    """Of its own file alone, as Numba's cache follows no other."""
-    from rlcore.optim import variance_kernel
-    from rlcore.optim.gradient_variance import LARGEST_ELEMENT
-
-    assert np.float32(LARGEST_ELEMENT[torch.float32]) == variance_kernel.LARGEST_ELEMENT

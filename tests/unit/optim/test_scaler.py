@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError
 from rlcore.optim.gradient_variance import ESTIMATORS
-from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.optim.settings import ScalerSettings
+from rlcore.optim.scaler import ScalerSettings, VarianceGradientScaler
 from rlcore.ppo.settings import PPOSettings
 from tests.reference import variance_reference as reference
 
@@ -422,16 +421,6 @@ def test_unusable_parameters_are_refused_and_leave_a_scaler_as_it_was(parameters
         assert caught.value.setting == "parameters"
     assert repr(scaler.state_dict()) == before
     assert scaler.parameters is linked
-
-
-def test_a_sparse_gradient_is_refused() -> None:
-    embedding = nn.Embedding(3, 2, sparse=True)
-    scaler = VarianceGradientScaler(embedding.named_parameters())
-    embedding(torch.tensor([1])).sum().backward()
-    with pytest.raises(SettingError, match=r"'weight'.*sparse=False") as caught:
-        scaler.scale_gradients()
-    assert caught.value.setting == "parameters"
-    assert scaler.step_count == 0
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

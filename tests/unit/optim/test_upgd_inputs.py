@@ -71,7 +71,7 @@ class TestSettings:
         assert defaults == {**shared, "noise_beta": 0.999, "min_noise_std": 1e-6, **adam, "seed": 3}
 
     @pytest.mark.parametrize("dtype", [torch.complex64, torch.int64])
-    @pytest.mark.parametrize("as_given", [lambda each: each, lambda each: [each], lambda each: [("name", each)]])
+    @pytest.mark.parametrize("as_given", [lambda each: each, lambda each: [each]])
     def test_parameters_that_are_not_real_are_refused(self, dtype: torch.dtype, as_given: Any) -> None:
         optimizer = UPGD(make_parameters())
         with pytest.raises(SettingError, match=rf"param_groups\[1\]\['params'\] .* dtype {dtype}") as caught:

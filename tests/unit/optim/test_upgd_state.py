@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import io
 import pickle
@@ -13,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rlcore.errors import ResumeWarning, SettingError, StateError
+from rlcore.errors import SettingError, StateError
 from rlcore.optim import UPGD, AdaptiveUPGD
 from tests.unit.optim.upgd_steps import (
     BOTH,
@@ -127,46 +126,13 @@ class TestState:
         group = optimizer.param_groups[0]
         assert (group["sigma"], group["adaptive_noise"], group["noise_beta"]) == (0.5, True, 0.999)
 
-    @pytest.mark.parametrize(
-        ("saved", "own", "steps", "warns"),
-        [
-            ({"sigma": 0.1}, {"sigma": 0.5}, 3, True),
-            ({"sigma": 0.1}, {"sigma": 0.5}, 0, False),
-            ({"sigma": 0.0}, {"sigma": 0.5}, 3, False),
-            ({}, {"sigma": 0.5}, 3, True),
-            ({}, {"sigma": 0.0}, 3, False),
-        ],
-    )
     @BOTH
-    def test_a_state_with_noise_and_no_seed_is_loaded_with_one_warning(
-        self, optimizer_class: Any, saved: dict[str, float], own: dict[str, float], steps: int, warns: bool
-    ) -> None:
-        """Where the state has no sigma either, the constructor's tells."""
-        optimizer, other = stepped(optimizer_class, steps, sigma=0.1), optimizer_class(make_parameters(), seed=2, **own)
-        state = without_seeds(optimizer)
-        del state["param_groups"][0]["sigma"]
-        state["param_groups"][0] |= saved
-        remedy = r"to choose it, .* or optimizer_kwargs=\{\"seed\": \.\.\.\} to DistributionalPPO\.$"
-        expected: Any = pytest.warns(ResumeWarning, match=f"no noise seed.*{remedy}")
-        with expected if warns else contextlib.nullcontext() as caught:
-            other.load_state_dict(state)
-        assert not warns or len(caught) == 1
-        assert other.param_groups[0]["seed"] == 2
+    def test_a_state_without_a_seed_takes_the_constructors(self, optimizer_class: Any) -> None:
+        optimizer, other = stepped(optimizer_class, 3, sigma=0.1), optimizer_class(make_parameters(), seed=2)
+        other.load_state_dict(without_seeds(optimizer))
+        assert (other.param_groups[0]["seed"], other.param_groups[0]["sigma"]) == (2, 0.1)
         assert_same(other.state_dict()["state"], optimizer.state_dict()["state"])
         take_steps(other, 3, 1)
-
-    def test_the_warning_of_a_missing_seed_points_at_who_loads_the_state(self) -> None:
-        optimizer, other = stepped(), UPGD(make_parameters(), **SETTINGS)
-        with pytest.warns(ResumeWarning, match="no noise seed") as caught:
-            other.load_state_dict(without_seeds(optimizer))
-        assert [warning.filename for warning in caught] == [__file__]
-
-    def test_a_state_without_a_seed_changes_nothing_where_warnings_are_errors(self) -> None:
-        optimizer, other = stepped(), UPGD(make_parameters(), **SETTINGS)
-        before = snapshot(other)
-        with pytest.raises(ResumeWarning):
-            other.load_state_dict(without_seeds(optimizer))
-        assert_same(snapshot(other), before)
 
     @pytest.mark.parametrize("missing", ["utility", "step", "first_moment", "moment_step", "direction_rms"])
     def test_missing_average_starts_fresh_and_is_corrected_by_its_own_steps(self, missing: str) -> None:
