@@ -23,7 +23,7 @@ from stable_baselines3.common.env_util import make_vec_env
 
 from rlcore import DistributionalPPO, ResumableEnv, VarianceGradientScaler
 from rlcore.optim.gradient_variance import ESTIMATORS
-from rlcore.optim.scaler import NORMALIZATIONS, ScalerSettings
+from rlcore.optim.settings import NORMALIZATIONS, ScalerSettings
 
 Series = NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from rlcore.checkpoint.refusal import path_of, refusals_name
 from rlcore.envs import vec_state
 from rlcore.errors import CheckpointError, NonFiniteObservationError, ResumeWarning, SettingError, StateError
 from rlcore.optim.gradient_variance import ESTIMATORS
-from rlcore.optim.scaler import REMOVED_ESTIMATORS
+from rlcore.optim.settings import REMOVED_ESTIMATORS
 from rlcore.ppo import construction, state_parts
 from rlcore.ppo.construction import ConfiguredPPO, check_device, own_names
 from rlcore.ppo.policy import DistributionalRecurrentPolicy

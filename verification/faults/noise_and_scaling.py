@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlcore.optim.upgd import Scalar, Update
+from rlcore.optim.upgd_step import Scalar, Update
 from rlcore.ppo import losses
 from rlverify import fault, healthy
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rlcore.functional import utility as utility_functions
 from rlcore.functional.utility import UtilityExtremes, bias_correction
 from rlcore.optim import noise
-from rlcore.optim.upgd import Coefficients, Scalar, Update
+from rlcore.optim.upgd_step import Coefficients, Scalar, Update
 from rlverify import fault, healthy, unclaimed
 
 
@@ -142,7 +142,7 @@ def averages_only_of_a_fresh_state(self: Any, update: Update) -> None:
 
 @fault(
     "fnd-32-noise-average-starts-at-one",
-    target="rlcore.optim.upgd:initial_average",
+    target="rlcore.optim.upgd_step:initial_average",
     pins="231b710a1a13aed6",
 )
 def noise_average_starts_at_one(name: str, parameter: Tensor) -> Tensor:
@@ -164,7 +164,7 @@ def noise_follows_the_norm(self: Any, update: Update, rms: Tensor) -> Scalar:
 
 @unclaimed(
     "state-in-the-precision-of-the-parameter",
-    target="rlcore.optim.upgd:state_dtype",
+    target="rlcore.optim.upgd_step:state_dtype",
     pins="036f4f3d97708dbf",
 )
 def state_in_the_precision_of_the_parameter(parameter: Tensor) -> torch.dtype:

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError
 from rlcore.optim.gradient_variance import ESTIMATORS
-from rlcore.optim.scaler import ScalerSettings, VarianceGradientScaler
+from rlcore.optim.scaler import VarianceGradientScaler
+from rlcore.optim.settings import ScalerSettings
 from rlcore.ppo.settings import PPOSettings
 from tests.reference import variance_reference as reference
 
