@@ -18,9 +18,9 @@ def heads_left_uncorrected(layer: nn.Linear, before: Moments, after: Moments) ->
 
 
 @fault("fnd-25-scale-of-the-update-before", target="rlcore.ppo.returns:ReturnScale.__init__", pins="608a2507033a8de3")
-def scale_of_the_update_before(self: Any, rule: Rule | None = None, *options: float) -> None:
+def scale_of_the_update_before(self: Any, rule: Rule | None = None, decay: float = 0.9, min_std: float = 1e-4) -> None:
     """Whatever is asked for, the documented order: snapshot before the rollout, statistics after the update."""
-    healthy("fnd-25-scale-of-the-update-before")(self, rule and "snapshot", *options)
+    healthy("fnd-25-scale-of-the-update-before")(self, rule and "snapshot", decay, min_std)
 
 
 class _SnapshotAfterTraining(ReturnScale):
@@ -36,9 +36,9 @@ class _SnapshotAfterTraining(ReturnScale):
 
 
 @fault("fnd-25-fix-snapshot-after-training", target="rlcore.ppo.returns:ReturnScale.__init__", pins="608a2507033a8de3")
-def snapshot_after_training(self: Any, rule: Rule | None = None, *options: float) -> None:
+def snapshot_after_training(self: Any, rule: Rule | None = None, decay: float = 0.9, min_std: float = 1e-4) -> None:
     """Document 004: whatever is asked for, a snapshot that is taken when an update is over."""
-    healthy("fnd-25-fix-snapshot-after-training")(self, rule and "snapshot", *options)
+    healthy("fnd-25-fix-snapshot-after-training")(self, rule and "snapshot", decay, min_std)
     if rule is not None:
         self.__class__ = _SnapshotAfterTraining
 
@@ -54,8 +54,8 @@ class _SnapshotBeforeCollecting(ReturnScale):
 @fault(
     "ppo-02-fix-snapshot-before-collecting", target="rlcore.ppo.returns:ReturnScale.__init__", pins="608a2507033a8de3"
 )
-def snapshot_before_collecting(self: Any, rule: Rule | None = None, *options: float) -> None:
+def snapshot_before_collecting(self: Any, rule: Rule | None = None, decay: float = 0.9, min_std: float = 1e-4) -> None:
     """The alternative of document 004: whatever is asked for, a snapshot at the start of collecting only."""
-    healthy("ppo-02-fix-snapshot-before-collecting")(self, rule and "snapshot", *options)
+    healthy("ppo-02-fix-snapshot-before-collecting")(self, rule and "snapshot", decay, min_std)
     if rule is not None:
         self.__class__ = _SnapshotBeforeCollecting
