@@ -142,7 +142,7 @@ def averages_only_of_a_fresh_state(self: Any, update: Update) -> None:
 
 @fault(
     "fnd-32-noise-average-starts-at-one",
-    target="rlcore.optim.upgd_step:initial_average",
+    target="rlcore.optim.upgd:initial_average",
     pins="231b710a1a13aed6",
 )
 def noise_average_starts_at_one(name: str, parameter: Tensor) -> Tensor:
