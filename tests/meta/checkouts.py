@@ -42,7 +42,7 @@ def answer(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def gate(checkout: Path, *arguments: str) -> tuple[int, str]:
-    done = answer(checkout, "gate", "--jobs", "1", *arguments)
+    done = answer(checkout, "gate", *arguments)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -56,7 +56,7 @@ def figures_committed(checkout: Path) -> Path:
     """A checkout of the project with figures, all measured, with two commits; the folder, which it returns, exists."""
     copy_project("figureproject", checkout)
     (checkout / "README.md").write_text("figures\n")
-    done = answer(checkout, "audit", "--level", "full", "--update", "--jobs", "1")
+    done = answer(checkout, "audit", "--level", "full", "--update")
     assert done.returncode == 0, done.stdout + done.stderr
     git(checkout, "init", "--quiet", "--initial-branch", "main")
     commit(checkout, "figures")

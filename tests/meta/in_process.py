@@ -32,16 +32,24 @@ EDITED = f"{HERE / 'projects'}{os.sep}"
 """The folder of the tiny projects, which is in one of the others."""
 KEPT = tuple(f"{folder}{os.sep}" for folder in (HERE.parents[1], sys.prefix, sys.base_prefix))
 """Folders with modules that no test edits."""
+MEASURING = ("audit", "gate")
+"""Commands that measure in processes of their own, each of which costs a second, unless they are told otherwise."""
 
 
 def rlverify_here(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Exit code and output of a command, as `subprocess.run` gives them."""
+    """Exit code and output of a command, as `subprocess.run` gives them.
+
+    What it measures is measured here, unless ``--executor`` or ``--jobs`` is given.
+    """
+    words = [str(each) for each in arguments]
+    if not {"--executor", "--jobs", "--help"} & {*words} and any(each in MEASURING for each in words):
+        words += ["--executor", "inline"]
     output, errors = io.StringIO(), io.StringIO()
     folder = Path.cwd()
     with fresh_projects(), redirect_stdout(output), redirect_stderr(errors):
         os.chdir(cwd or folder)
         try:
-            code = run([str(each) for each in arguments])
+            code = run(words)
         finally:
             os.chdir(folder)
     return subprocess.CompletedProcess(arguments, code, output.getvalue(), errors.getvalue())

@@ -61,7 +61,7 @@ def not_repeating(checkout: Path, *claims: str) -> None:
     for claim in claims:
         head, found, tail = path.read_text().partition(f'id = "{claim}"')
         path.write_text(head + found + tail.replace("power = 0.8\n", "power = 0.8\nrepeats = false\n", 1))
-    assert answer(checkout, "audit", *claims, "--level", "full", "--update", "--jobs", "1").returncode == 0
+    assert answer(checkout, "audit", *claims, "--level", "full", "--update").returncode == 0
     shutil.rmtree(checkout / ".rlverify")
     path = checkout / "reports/full_audit.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "machine": "another"}))
@@ -283,7 +283,7 @@ def test_a_full_audit_notes_its_day_and_revision_until_the_code_changes(checkout
     first = json.loads(path.read_text())
     assert (first["revision"], first["seconds"].keys()) == ("", {"transfer", "same-arms"})
     path.write_text(path.read_text().replace(first["date"], "2000-01-02"))
-    full = ("audit", "--level", "full", "--update", "--jobs", "1")
+    full = ("audit", "--level", "full", "--update")
     assert answer(checkout, *full).returncode == 0
     assert json.loads(path.read_text())["date"] == "2000-01-02"
     assert "- Last measured in full on 2000-01-02." in (checkout / "reports/index.md").read_text()

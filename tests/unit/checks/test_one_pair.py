@@ -99,6 +99,7 @@ def test_with_a_part_in_another_process_each_run_has_models_of_its_own(tmp_path:
     assert adapter.loads() > 6
 
 
+@pytest.mark.slow
 def test_models_that_hang_in_the_search_are_ended(tmp_path: Path) -> None:
     adapter = Noted(tmp_path / "loads", hangs_in=3)
     record = check_algorithm(Forgets, adapter=adapter, checks=["resume_is_exact"], limit=8)[0]

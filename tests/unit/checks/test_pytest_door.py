@@ -111,6 +111,7 @@ def test_every_outcome(file: Path) -> None:
     assert "record_of(" not in text  # no traceback of ours
 
 
+@pytest.mark.slow
 def test_with_workers_and_a_selection(file: Path) -> None:
     found = outcomes(run(file, "-n", "2", "-k", "clean or known or pieces_equal_whole and bad"))
     assert found == {name: EXPECTED[name] for name in EXPECTED if name.startswith(("clean", "known", "bad-pieces"))}
