@@ -1,7 +1,6 @@
 """Reads the zip file that torch.save writes: plain values, and tensors over the file's own bytes; executes nothing.
 
-torch.load is not used: its weights_only reader executes no code either, but it allocates what the file tells it to,
-and a tensor's claimed size need not fit the bytes behind it.
+torch.load is not used: its weights_only reader executes no code either, but it allocates what a file claims to need.
 """
 
 from __future__ import annotations
@@ -19,8 +18,31 @@ from typing import Any, NamedTuple
 
 import torch
 
-from rlcore.checkpoint.refusal import RefusedError, quoted
-from rlcore.checkpoint.values import DTYPES
+from rlcore.types import StateDict
+
+DTYPES: dict[str, torch.dtype] = {
+    "DoubleStorage": torch.float64,
+    "FloatStorage": torch.float32,
+    "HalfStorage": torch.float16,
+    "BFloat16Storage": torch.bfloat16,
+    "LongStorage": torch.int64,
+    "IntStorage": torch.int32,
+    "ShortStorage": torch.int16,
+    "CharStorage": torch.int8,
+    "ByteStorage": torch.uint8,
+    "BoolStorage": torch.bool,
+}
+"""The element types that can be saved, under the names that torch.save gives their storages."""
+
+MAX_DEPTH = 64  # of lists and dicts in each other
+MAX_DIRECTORY_BYTES = 2**22  # some 60,000 records, of which each costs half a kilobyte to list
+MAX_PICKLE_BYTES = 2**23  # the tensors' contents lie outside it
+# So many instructions may a pickle have, more for each record of tensor data, and never more than the last. A model has
+# about 60 for each record and 10 for each episode that it remembers. A million cost some 170 MiB and 10 s.
+OPERATIONS, OPERATIONS_OF_A_TENSOR, MAX_OPERATIONS = 2**19, 2**6, 2**20
+LARGE_KEYS = 1000  # integers of more than 60 bits: their hashes can all be equal, which takes quadratic time
+# Tied weights are in a state dict under each name; whoever copies the tensors one by one takes memory for all.
+MAX_SHARING = 4  # how many times the bytes of its records a file's tensors may be
 
 _END_RECORD = struct.Struct("<4s4H2LH")
 _END_RECORDS_64 = struct.Struct("<4sQ4s2L4Q4sLQL")
@@ -40,14 +62,97 @@ _RECORDS = {
 }
 """Pattern of the first 65 bytes of each record that torch.save writes, by pattern of its name."""
 
-MAX_DIRECTORY_BYTES = 2**22  # some 60,000 records, of which each costs half a kilobyte to list
-MAX_PICKLE_BYTES = 2**23  # the tensors' contents lie outside it
-# So many instructions may a pickle have, more for each record of tensor data, and never more than the last. A model has
-# about 60 for each record and 10 for each episode that it remembers. A million cost some 170 MiB and 10 s.
-OPERATIONS, OPERATIONS_OF_A_TENSOR, MAX_OPERATIONS = 2**19, 2**6, 2**20
-LARGE_KEYS = 1000  # integers of more than 60 bits: their hashes can all be equal, which takes quadratic time
-# Tied weights stand in a state dict under each name; whoever copies the tensors one by one takes memory for all.
-MAX_SHARING = 4  # how many times the bytes of its records a file's tensors may be
+
+class RefusedError(ValueError):
+    """A file's content or values to be saved are wrong; the public functions add the name of the file."""
+
+
+def quoted(text: object, limit: int = 80) -> str:
+    """Return ``text`` as printable ASCII of bounded length, for texts that a file supplies."""
+    # Cut before escaping too, so that a text of a gigabyte costs no more than a short one.
+    escaped = ascii(text[: limit + 1] if isinstance(text, str | bytes) else text)
+    return escaped if len(escaped) <= limit else f"{escaped[: limit - 3]}..."
+
+
+def plain(payload: object, *, is_read: bool = False) -> StateDict:
+    """Return a copy of a dict of tensors and plain Python; an OrderedDict keeps the ``_metadata`` of a module.
+
+    To be written, each tensor is detached, on the CPU, contiguous and in a storage of its own; it is copied only if it
+    is not. Equal payloads give equal bytes when pickled, whichever texts in them are one object.
+
+    :param is_read: the payload comes from a file. Tensors stay as they are, and a list or dict that is in two places
+        is refused, so that the size of the file bounds the cost
+    :raises RefusedError: a value that a checkpoint cannot hold, with the path of keys to it
+    """
+    if not isinstance(payload, dict):
+        raise RefusedError(f"holds a {type(payload).__name__}, not a dict")
+    state: StateDict = _Copier(is_read).copied(payload, "payload", 0)
+    return state
+
+
+class _Copier:
+    def __init__(self, is_read: bool) -> None:
+        self._is_read = is_read
+        self._storages: set[int] = set()  # the addresses of those that the tensors so far have
+        self._texts: dict[str, str] = {}  # the object that is written for each text
+        self._seen: set[int] = set()
+
+    def copied(self, value: Any, place: str, depth: int) -> Any:
+        if isinstance(value, torch.Tensor):
+            _check_tensor(value, place)
+            return value if self._is_read else _alone(value.detach(), self._storages)
+        if type(value) is tuple:
+            for part in value:
+                _check_plain(part, f"{place} is a tuple that holds")
+            return tuple(self.copied(part, place, depth) for part in value)
+        if type(value) not in (list, dict, OrderedDict):
+            _check_plain(value, f"{place} is")
+            return self._texts.setdefault(value, value) if isinstance(value, str) else value
+        if depth >= MAX_DEPTH or (self._is_read and id(value) in self._seen):
+            why = "is in two places" if depth < MAX_DEPTH else f"is nested deeper than {MAX_DEPTH} levels"
+            raise RefusedError(f"{place[:80]} {why}")
+        self._seen.add(id(value))
+        if isinstance(value, list):
+            return [self.copied(part, f"{place}[{index}]", depth + 1) for index, part in enumerate(value)]
+        return self._copied_dict(value, place, depth + 1)
+
+    def _copied_dict(self, value: dict[Any, Any], place: str, depth: int) -> Any:
+        made = type(value)()
+        for key, part in value.items():
+            if type(key) not in (int, str):
+                raise RefusedError(f"{place} has a key of type {type(key).__name__}; keys must be str or int")
+            name = self._texts.setdefault(key, key) if isinstance(key, str) else key
+            made[name] = self.copied(part, f"{place}[{quoted(key)}]", depth)
+        metadata = getattr(value, "_metadata", None)
+        if metadata is not None:
+            made._metadata = self.copied(metadata, f"{place}._metadata", depth)  # type: ignore[attr-defined]
+        return made
+
+
+def _alone(tensor: torch.Tensor, storages: set[int]) -> torch.Tensor:
+    storage = tensor.untyped_storage()
+    is_whole = storage.nbytes() == tensor.nbytes and storage.data_ptr() not in storages
+    if not tensor.is_cpu or not tensor.is_contiguous() or tensor.is_neg() or not is_whole:
+        tensor = tensor.to("cpu").clone(memory_format=torch.contiguous_format)
+    storages.add(tensor.untyped_storage().data_ptr())
+    return tensor
+
+
+def _check_tensor(tensor: torch.Tensor, place: str) -> None:
+    is_dense = tensor.layout == torch.strided and tensor.device.type != "meta" and tensor.dtype in DTYPES.values()
+    if not is_dense or type(tensor.detach()) is not torch.Tensor:
+        kind = f"{type(tensor).__name__}, {tensor.layout}, {tensor.dtype}, on {tensor.device}"
+        raise RefusedError(f"{place} is a tensor that cannot be saved ({kind}): it must be dense, real and hold data")
+
+
+def _check_plain(value: object, what: str) -> None:
+    if value is not None and type(value) not in (bool, int, float, str):
+        kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+        hint = "; use .item() for a NumPy scalar, torch.as_tensor for an array" if kind.startswith("numpy.") else ""
+        raise RefusedError(
+            f"{what} a {kind}; a checkpoint holds tensors, bool, int, float, str, None, lists, dicts with str or int "
+            f"keys and tuples of plain values{hint}"
+        )
 
 
 def end_record(content: memoryview) -> tuple[int, bytes]:
@@ -129,9 +234,8 @@ def _name_in(folder: bytes, raw_name: bytes, data: memoryview) -> str:
     """Return the name of a record in its folder; refuse a record that torch.save does not write."""
     if raw_name in (b"data", b"policy.pth", b"pytorch_variables.pth", b"_stable_baselines3_version"):
         raise RefusedError(
-            "is a file of Stable-Baselines3's save(), which holds pickles that could run code and no distributional "
-            "critics; if you trust it, load it with the class that wrote it (RecurrentPPO.load) and train a "
-            "DistributionalPPO on the same environment"
+            "is a file of Stable-Baselines3's save(), which holds pickles that could run code; if you trust it, load "
+            "it with the class that wrote it (RecurrentPPO.load)"
         )
     name = raw_name.removeprefix(folder + b"/").decode("utf-8", "backslashreplace")
     expected = next((expected for pattern, expected in _RECORDS.items() if re.fullmatch(pattern, name)), None)
@@ -145,7 +249,7 @@ def _name_in(folder: bytes, raw_name: bytes, data: memoryview) -> str:
 def read_pickle(records: Mapping[str, memoryview], device: torch.device) -> object:
     """Return what the pickle ``data.pkl`` holds, built of plain values and of tensors that fit their records.
 
-    Values may still stand where no checkpoint has them, see :func:`rlcore.checkpoint.values.check_values`.
+    Values may still be where no checkpoint has them; :func:`plain` checks that.
 
     :param records: what :func:`read_records` returned, writable
     :param device: of the tensors; those on the CPU are the records' own memory

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,14 +16,23 @@ from stable_baselines3.common.save_util import recursive_getattr
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 
 from rlcore.checkpoint import codec
+from rlcore.checkpoint.container import unusable
 from rlcore.envs import SupportsState, vec_state
 from rlcore.errors import StateError
 from rlcore.state import position
-from rlcore.state.generators import apply_generators, check_generators, generator_from_state, generator_state
 from rlcore.state.optimizer_state import fit_optimizer
-from rlcore.state.position import capture_progress, from_state, restore_progress, to_state
+from rlcore.state.position import (
+    apply_generators,
+    capture_progress,
+    check_generators,
+    from_state,
+    generator_from_state,
+    generator_state,
+    restore_progress,
+    to_state,
+)
 from rlcore.state.registry import snapshot
-from rlcore.state.tree import COUNT, FREE, SAME, fit, misfit
+from rlcore.state.tree import FREE, SAME, fit, misfit
 from rlcore.types import StateDict, StateValue
 
 _NORMALIZER_SETTINGS = (
@@ -32,22 +41,10 @@ _NORMALIZER_SETTINGS = (
 )
 
 
-class Part(NamedTuple):
-    """One part of a running training.
-
-    :param capture: gives its present state, or None where there is nothing to save; it may share memory with the model
-    :param restore: restores a state; raises StateError if it does not fit
-    """
-
-    capture: Callable[[BaseAlgorithm], StateDict | None]
-    restore: Callable[[BaseAlgorithm, Any], None]
-
-
 def _capture_learnt(model: BaseAlgorithm) -> StateDict:
     """Return what updates change: the state dicts of ``model.get_parameters()``, and ``variables`` of SAC and TQC."""
-    state_dicts: Any = model.get_parameters()
-    variables: Any = _variables(model)
-    return {"state_dicts": state_dicts, "variables": variables}
+    found: Any = {"state_dicts": model.get_parameters(), "variables": _variables(model)}
+    return found  # type: ignore[no-any-return]
 
 
 def _restore_learnt(model: BaseAlgorithm, state: StateDict) -> None:
@@ -91,10 +88,8 @@ def _restore_buffer(model: BaseAlgorithm, state: StateDict | None) -> None:
     if record["pos"] >= buffer.buffer_size:
         raise misfit("replay_buffer['pos']", f"below the buffer's size, {buffer.buffer_size}", record["pos"])
     places = filled_rows(buffer, record["pos"], record["full"])
-    saved = fit(record["arrays"], dict.fromkeys(places), "replay_buffer['arrays']", dict.fromkeys(places, FREE))
-    values = {name: from_state(value) for name, value in saved.items()}
-    for name, place in places.items():
-        _require_like(values[name], place, f"replay_buffer[{name!r}]")
+    values = from_state(record["arrays"])
+    _require_like(values, places, "replay_buffer")
     for name, place in places.items():
         for key, part in place.items() if isinstance(place, dict) else [(None, place)]:
             part[...] = values[name] if key is None else values[name][key]
@@ -136,10 +131,7 @@ def capture_noise(noise: Any) -> StateDict | None:
 
 
 def restore_noise(noise: Any, state: Any) -> None:
-    """Continue the process of ``noise`` where :func:`capture_noise` was called.
-
-    :raises StateError: ``state`` is of another kind of noise
-    """
+    """Continue the process of ``noise`` where :func:`capture_noise` was called; raise StateError for another kind."""
     where = "action_noise"
     if isinstance(noise, SupportsState) and isinstance(state, dict):
         noise.set_state(state)
@@ -174,30 +166,20 @@ def capture_log(model: BaseAlgorithm) -> StateDict | None:
 def _restore_log(model: BaseAlgorithm, state: StateDict | None) -> None:
     """Give ``model`` a logger that writes nothing and holds ``state``; ``learn()`` replaces it."""
     if state is not None:
-        logger = Logger(folder=None, output_formats=[])
-        put_into_log(logger, state)
-        model._logger = logger
+        model._logger = Logger(folder=None, output_formats=[])
+        put_into_log(model._logger, state)
 
 
 def put_into_log(logger: Logger, state: StateDict) -> None:
-    """Record the values of :func:`capture_log` in ``logger``.
-
-    :raises StateError: ``state`` is not from :func:`capture_log`; nothing was recorded
-    """
+    """Record the values of :func:`capture_log` in ``logger``; raise StateError for anything else."""
     fields = ("values", "counts", "excluded")
     record: Any = fit(state, dict.fromkeys(fields), "log", dict.fromkeys(fields, FREE))
-    for name in fields:
-        if not isinstance(record[name], dict):
-            raise misfit(f"log[{name!r}]", "a dict", record[name])
-    for name, value in record["values"].items():
-        if not isinstance(value, int | float | str) and value is not None:
-            raise misfit(f"log['values'][{name!r}]", "a number or a text", value)
-    counts = fit(record["counts"], dict.fromkeys(record["counts"], 0), "log['counts']", {"": COUNT})
-    if not all(isinstance(formats, list) for formats in record["excluded"].values()):
-        raise misfit("log['excluded']", "a dict of lists", record["excluded"])
-    logger.name_to_value.update(cast("dict[str, float]", record["values"]))
-    logger.name_to_count.update(counts)
-    logger.name_to_excluded.update({name: tuple(formats) for name, formats in record["excluded"].items()})
+    values, counts, excluded = (record[name].items() for name in fields)
+    if any(type(value) not in (int, float, str, bool, type(None)) for _, value in values):
+        raise misfit("log['values']", "a dict of numbers and texts", record["values"])
+    logger.name_to_value.update(values)
+    logger.name_to_count.update({name: fit(count, 0, f"log['counts'][{name!r}]") for name, count in counts})
+    logger.name_to_excluded.update({name: tuple(formats) for name, formats in excluded})
 
 
 def _capture_position(model: BaseAlgorithm) -> StateDict | None:
@@ -206,11 +188,8 @@ def _capture_position(model: BaseAlgorithm) -> StateDict | None:
     return None if state is None else {**state, **_lstm_states(model)}
 
 
-def restore_position(model: BaseAlgorithm, state: StateDict | None) -> None:
-    """Let the next step start from a captured position.
-
-    :raises StateError: ``state`` is of other observations, environments or LSTMs; nothing was changed
-    """
+def _restore_position(model: BaseAlgorithm, state: StateDict | None) -> None:
+    """Let the next step start from a captured position; raise StateError for one of other environments or LSTMs."""
     if state is None:
         return
     fitted = position.fit_position(state, _lstm_states(model), "position", model.observation_space, model.n_envs)
@@ -269,18 +248,20 @@ def _normalizer_settings(env: VecEnv) -> list[StateValue]:
     return found
 
 
-PARTS: dict[str, Part] = {
-    "learnt": Part(_capture_learnt, _restore_learnt),
-    "replay_buffer": Part(_capture_buffer, _restore_buffer),
-    "action_noise": Part(
-        lambda model: capture_noise(model.action_noise), lambda model, state: restore_noise(model.action_noise, state)
+Restore = Callable[[BaseAlgorithm, Any], None]
+PARTS: dict[str, tuple[Callable[[BaseAlgorithm], StateDict | None], Restore]] = {
+    "learnt": (_capture_learnt, _restore_learnt),
+    "replay_buffer": (_capture_buffer, _restore_buffer),
+    "action_noise": (
+        lambda model: capture_noise(model.action_noise),
+        lambda model, state: restore_noise(model.action_noise, state),
     ),
-    "progress": Part(capture_progress, restore_progress),
-    "log": Part(capture_log, _restore_log),
-    "position": Part(_capture_position, restore_position),
-    "environments": Part(_capture_env, _restore_env),
+    "progress": (capture_progress, restore_progress),
+    "log": (capture_log, _restore_log),
+    "position": (_capture_position, _restore_position),
+    "environments": (_capture_env, _restore_env),
 }
-"""All parts but the generators, which come last."""
+"""Functions that capture and restore each part; all parts but the generators, which come last."""
 GENERATORS = "generators"
 
 
@@ -291,15 +272,21 @@ def capture_parts(model: BaseAlgorithm, global_generators: StateDict) -> StateDi
     """
     generator = vars(model.action_space).get("_np_random")  # None if it has drawn nothing and has no seed
     own = None if generator is None else generator_state(generator)
-    captured: StateDict = {name: part.capture(model) for name, part in PARTS.items()}
+    captured: StateDict = {name: capture(model) for name, (capture, _) in PARTS.items()}
     return {**captured, GENERATORS: {"global": global_generators, "action_space": own}}
 
 
-def restore_generators(model: BaseAlgorithm, state: StateDict) -> None:
-    """Continue the global generators and that of the action space.
+def restore_parts(model: BaseAlgorithm, state: StateDict) -> None:
+    """Restore every part but the generators; raise StateError for one that does not fit."""
+    names = (*PARTS, GENERATORS)
+    fitted = fit(state, dict.fromkeys(names), "state", dict.fromkeys(names, FREE))
+    for name, (_, restore) in PARTS.items():
+        with unusable(name):
+            restore(model, fitted[name])
 
-    :raises StateError: ``state`` is not a state of generators; nothing was changed
-    """
+
+def restore_generators(model: BaseAlgorithm, state: Any) -> None:
+    """Continue the global generators and that of the action space; raise StateError for anything but their states."""
     fields = ("global", "action_space")
     record = fit(state, dict.fromkeys(fields), GENERATORS, dict.fromkeys(fields, FREE))
     check_generators(record["global"])

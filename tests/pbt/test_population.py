@@ -35,7 +35,7 @@ from rlcore.pbt.population import (
     member_seed,
 )
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
-from rlcore.state.generators import capture_generators
+from rlcore.state.position import capture_generators
 from rlcore.state.registry import Scope
 from tests.support.population_run import CONFIG, UPDATES, build, build_model
 from tests.support.training import differing, make_envs, make_model

@@ -14,7 +14,7 @@ import torch
 
 from rlcore.checkpoint import load_checkpoint, load_container, save_checkpoint
 from rlcore.checkpoint.container import MARK, decode
-from rlcore.checkpoint.refusal import RefusedError
+from rlcore.checkpoint.torch_file import RefusedError
 from rlcore.errors import CheckpointError
 
 UNPROTECTED_FLIPS = 600

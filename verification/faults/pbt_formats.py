@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from rlcore.checkpoint import Checkpoint, storage
-from rlcore.checkpoint.refusal import PathOrFile
+from rlcore.checkpoint import Checkpoint
+from rlcore.checkpoint.container import PathOrFile
 from rlcore.pbt.selection import PopulationMember
 from rlcore.types import StateDict
 from rlverify import fault, healthy
@@ -40,13 +40,12 @@ def older_files_read_without_a_word(
     *,
     map_location: str | torch.device = "cpu",
     require_digest: bool = False,
-    max_bytes: int = storage.DEFAULT_MAX_BYTES,
 ) -> Checkpoint:
     """Read a file with only a policy without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         checkpoint: Checkpoint = healthy("fix-04-older-files-read-without-a-word")(
-            path, map_location=map_location, require_digest=require_digest, max_bytes=max_bytes
+            path, map_location=map_location, require_digest=require_digest
         )
     return checkpoint
 

@@ -57,7 +57,7 @@ def errors_are_logged(model: Any, state: StateDict) -> None:
 
 @fault(
     "bug-10-state-not-in-the-archive",
-    target="rlcore.state.model_file:write_model_file",
+    target="rlcore.checkpoint.formats:write_model_file",
     pins="f8edb3c5e37e594d",
 )
 def state_not_in_the_archive(

@@ -20,8 +20,7 @@ from torch import nn
 
 from rlcore.checkpoint import load_container, save_container, torch_file
 from rlcore.checkpoint.container import decode
-from rlcore.checkpoint.refusal import RefusedError
-from rlcore.checkpoint.values import check_values, plain
+from rlcore.checkpoint.torch_file import RefusedError, check_values, plain
 from rlcore.errors import CheckpointError, RLCoreError
 
 DTYPES = [

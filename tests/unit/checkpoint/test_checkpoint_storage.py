@@ -22,7 +22,7 @@ import pytest
 import torch
 
 from rlcore.checkpoint import load_container, save_container, write_atomic
-from rlcore.checkpoint.storage import read_content, sync_folder
+from rlcore.checkpoint.container import read_content, sync_folder
 from rlcore.errors import CheckpointError
 
 KILL_ROUNDS = 20

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from rlcore.checkpoint import load_container, save_container
-from rlcore.checkpoint.refusal import quoted, require_place
+from rlcore.checkpoint.container import quoted, require_place
 from rlcore.errors import SettingError
 
 

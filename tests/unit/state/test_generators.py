@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rlcore.errors import StateError
-from rlcore.state.generators import (
+from rlcore.state.position import (
     apply_generators,
     capture_generators,
     check_generators,
