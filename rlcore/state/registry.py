@@ -117,7 +117,7 @@ class TrainingState:
         missing = [part.key for part in self.parts.values() if part.required and part.key not in given and exact_match]
         if missing or not known.issuperset(given):
             unknown = sorted(map(str, given.keys() - known))
-            raise StateError(f"{', '.join(missing)} missing, and unknown here: {unknown}; known are {sorted(known)}")
+            raise StateError(f"missing are {missing}, and unknown here {unknown}; known are {sorted(known)}")
         absent = [p for p in self.parts.values() if exact_match and p.scope in expected and p.key not in given]
         fresh = [p for p in absent if (p.key not in states if p.scope is Scope.RUN else p.capture() is not None)]
         before, pending = self.capture(*LEARNT, Scope.PROGRESS), dict(self.pending)

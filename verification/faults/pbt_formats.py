@@ -15,7 +15,7 @@ from rlverify import fault, healthy
 
 
 @fault(
-    "fix-02-file-without-statistics", target="rlcore.pbt.scheduler:save_checkpoint", pins="20a47679803e10f3", area="pbt"
+    "fix-02-file-without-statistics", target="rlcore.pbt.scheduler:save_checkpoint", pins="54e597391187682a", area="pbt"
 )
 def file_without_statistics(path: PathOrFile, parameters: StateDict, *, step: int, performance: float) -> None:
     """Save a member's file without the scaler's statistics."""
@@ -23,7 +23,7 @@ def file_without_statistics(path: PathOrFile, parameters: StateDict, *, step: in
     healthy("fix-02-file-without-statistics")(path, kept, step=step, performance=performance)
 
 
-@fault("fix-03-older-files-refused", target="rlcore.checkpoint.formats:is_v1", pins="6099ca7db6bc265b", area="pbt")
+@fault("fix-03-older-files-refused", target="rlcore.checkpoint.formats:is_v1", pins="b7f1776b8bacf586", area="pbt")
 def older_files_refused(payload: StateDict) -> bool:  # noqa: ARG001
     """Refuse a bare policy state dict as an unknown format."""
     return False
@@ -32,7 +32,7 @@ def older_files_refused(payload: StateDict) -> bool:  # noqa: ARG001
 @fault(
     "fix-04-older-files-read-without-a-word",
     target="rlcore.pbt.files:load_checkpoint",
-    pins="7a49f0b3f92c76e4",
+    pins="81449c4ac75252b0",
     area="pbt",
 )
 def older_files_read_without_a_word(

@@ -219,7 +219,7 @@ def test_statistics_stay_if_the_environments_refuse_theirs(tmp_path: Path) -> No
 
 
 def test_another_algorithm_is_refused(saved: Path) -> None:
-    with pytest.raises(CheckpointError, match="is of 'PPO', and algorithm=.*A2C"):
+    with pytest.raises(CheckpointError, match=r"is of 'PPO', and algorithm=.*A2C"):
         load_exact(saved, make_vec(), algorithm=A2C)
     assert type(load_exact(saved, make_vec(), algorithm=PPO)) is PPO
 
@@ -262,7 +262,7 @@ def test_another_format_is_refused(saved: Path, tmp_path: Path) -> None:
         ("algorithm", "DDPG", "is of 'DDPG'"),
         ("n_envs", 0, "n_envs is 0"),
         ("seed", "seven", "seed.* must be an integer"),
-        ("settings", {"policy": "MlpPolicy"}, "has other settings than PPO of the installed version"),
+        ("settings", {"policy": "MlpPolicy"}, "has other settings than the installed PPO"),
         ("state", {}, "missing keys"),
         ("device", "abacus", "which is not there; device='cpu' continues, but not exactly"),
         ("observation_space", 3, "is not a space"),
