@@ -7,11 +7,11 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -81,9 +81,9 @@ def save_checkpoint(path: PathOrFile, parameters: StateDict, *, step: int, perfo
     :raises CheckpointError: parameters that ``load_checkpoint`` would refuse, or a failed write; an older file is
         unchanged
     """
-    step = int(step) if isinstance(step, Integral) else step  # NumPy's numbers
-    performance = float(performance) if isinstance(performance, Real) else performance
-    payload: StateDict = {"format_version": FORMAT_V2, "data": parameters, "step": step, "performance": performance}
+    numbers: dict[str, Any] = {"step": step, "performance": performance}
+    plain: StateDict = {name: number.item() if isinstance(number, np.generic) else number for name, number in numbers.items()}
+    payload: StateDict = {"format_version": FORMAT_V2, "data": parameters, **plain}
     with refusals_name(path):
         _v2_from(payload)
     container.save_container(path, payload)
@@ -139,8 +139,8 @@ def from_payload(payload: StateDict) -> Checkpoint:
     if is_v1(payload):
         return Checkpoint(FORMAT_V1, {"policy": payload}, step=None, performance=None)
     raise RefusedError(
-        f"has no format_version and is no policy state dict either (its keys: {quoted([*payload][:5])}); "
-        f"known are {FORMAT_V2} and {FORMAT_V1}"
+        f"has no format_version and is no policy state dict (its keys: {quoted([*payload][:5])}); what was proposed "
+        f"only is not read: load its parts into a model, and write that with save_checkpoint ({FORMAT_V2})"
     )
 
 
@@ -159,13 +159,14 @@ def _check_policy(policy: Any) -> None:
 
 
 def _v2_from(payload: Mapping[Any, Any]) -> Checkpoint:
-    version, step = payload["format_version"], payload.get("step")
+    version = payload["format_version"]
     if not isinstance(version, str) or version != FORMAT_V2:
         raise RefusedError(
             f"has the format_version {quoted(version)}, and {FORMAT_V2} is read here; DistributionalPPO.load reads the "
             "file of a model"
         )
     _check_fields(payload, _CHECKPOINT, "the checkpoint")
+    step: int = payload["step"]
     if step < 0:
         raise RefusedError(f"'step' must be at least 0, and is {step}")
     _check_fields(payload["data"], _DATA, "'data'")

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from importlib import metadata
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -46,14 +45,12 @@ from rlcore.checkpoint.formats import (
 )
 from rlcore.checkpoint.torch_file import quoted
 from rlcore.envs import SupportsState, vec_state
-from rlcore.errors import CallOrderError, CheckpointError, ResumeWarning, StateError
+from rlcore.errors import CallOrderError, CheckpointError, StateError
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.construction import check_device
 from rlcore.resume.parts import GENERATORS, capture_parts, restore_generators, restore_parts
 from rlcore.state.position import capture_generators, generators_untouched
-from rlcore.state.tree import FREE, Rule, fit
+from rlcore.state.tree import Rule, fit
 from rlcore.types import StateDict, StateValue
-from rlcore.warn import warn_caller
 
 ALGORITHMS: Final[dict[str, type[BaseAlgorithm]]] = {
     algorithm.__name__: algorithm
@@ -73,7 +70,6 @@ NOISES: Final[dict[str, tuple[type[ActionNoise], dict[str, str]]]] = {
 }
 """Exact types, and their attributes by parameter of the constructor."""
 
-_LIBRARIES: Final = ("stable-baselines3", "sb3-contrib", "torch", "numpy", "gymnasium")
 _NO_SETTINGS: Final = {
     *("policy", "env", "seed", "device", "_init_setup_model"),
     *("use_rms_prop", "rms_prop_eps"),  # A2C keeps their effect in policy_kwargs
@@ -131,7 +127,7 @@ def write_exact(model: BaseAlgorithm, path: str | os.PathLike[str], global_gener
     with refusals_name(path):
         settings: StateDict = {name: _encode(model, name) for name in _setting_names(type(model))}
         state = capture_parts(model, global_generators)
-    more: Any = {"libraries": _versions(), "seed": model.seed, "device": str(model.device)}
+    more: Any = {"seed": model.seed, "device": str(model.device)}
     write_model_file(Path(path), model, type(model).__name__, settings=settings, state=state, **more)
 
 
@@ -166,46 +162,32 @@ def load_exact(
     :raises UnknownSettingError: the file has no field for a custom object
     """
     record = read_model_file(path, require_digest=True)
-    name = record["algorithm"]
+    name, given = record["algorithm"], dict(custom_objects or {})
     found: Any = DistributionalPPO if name == DEFAULT_ALGORITHM else ALGORITHMS.get(name)
     if found is DistributionalPPO and algorithm is not None and issubclass(algorithm, found):
         found = algorithm
     if found is None or algorithm not in (None, found):
         raise CheckpointError(path_of(path), f"is of {quoted(name)}, and algorithm={algorithm} is asked for")
     if issubclass(found, DistributionalPPO):
-        loaded = found.load(existing(path), env, device=device or "auto", custom_objects=dict(custom_objects or {}))
+        loaded: BaseAlgorithm = found.load(
+            existing(path), env, device=device or "auto", custom_objects=dict(custom_objects or {})
+        )
         with refusals_name(path):
             _require_resumable(loaded.env)
         return loaded
-    form = {"libraries": {}, "seed": 0, "device": ""}
-    with refusals_name(path):
-        given = {name: record.get(name) for name in form}
-        fields = fit(given, form, "the file", {"libraries": FREE, "seed": Rule(0, 2**64, optional=True)})
-    _warn_of_versions(fields["libraries"], path)
-    device = _device(fields["device"], device, path)
-    objects, vec_env = CustomObjects(custom_objects or {}), found._wrap_env(maybe_make_env(env, 0))
+    objects, vec_env = CustomObjects(given), found._wrap_env(maybe_make_env(env, 0))
     with refusals_of(path, "the model", objects), generators_untouched():
+        fields = {name: record.get(name) for name in ("seed", "device")}
+        fields = fit(fields, {"seed": 0, "device": ""}, "the file", {"seed": Rule(0, 2**64, optional=True)})
         _require_env(vec_env, record)
         settings = _decode_settings(record["settings"], found, objects, vec_env.num_envs)
         # The constructor would seed the environments and the global generators.
-        model: BaseAlgorithm = found(env=vec_env, device=device, seed=None, **settings)
+        model: BaseAlgorithm = found(env=vec_env, device=device or fields["device"], seed=None, **settings)
         model.seed = fields["seed"]
         restore_parts(model, record["state"])
     with refusals_name(path), unusable(GENERATORS):
         restore_generators(model, record["state"][GENERATORS])  # last: all before it may draw
     return model
-
-
-def _device(saved: str, asked: str | None, path: str | os.PathLike[str]) -> str:
-    if asked is not None:
-        check_device(asked)
-        return asked
-    if not (saved == "cpu" or (saved.startswith("cuda") and torch.cuda.is_available())):
-        raise CheckpointError(
-            path_of(path),
-            f"was saved on the device {quoted(saved)}, which is not there; device='cpu' continues, but not exactly",
-        )
-    return saved
 
 
 def _require_resumable(env: VecEnv | None) -> None:
@@ -220,17 +202,6 @@ def _require_env(env: VecEnv, record: Mapping[str, Any]) -> None:
         raise StateError(f"the run had {record['n_envs']} environments, and this one has {env.num_envs}; give as many")
     spaces = decode_spaces(record, {})
     check_for_correct_spaces(env, *(spaces[name] for name in SPACES))
-
-
-def _versions() -> StateDict:
-    return {name: metadata.version(name) for name in _LIBRARIES}
-
-
-def _warn_of_versions(saved: Any, path: str | os.PathLike[str]) -> None:
-    before, now = saved if isinstance(saved, dict) else {}, _versions()
-    others = [f"{name} {quoted(before.get(name))} (here {now[name]})" for name in now if before.get(name) != now[name]]
-    if others:
-        warn_caller(f"{path}: saved under {', '.join(others)}, so the bits may differ from there on", ResumeWarning)
 
 
 def _obstacles(model: BaseAlgorithm) -> Iterator[str]:

@@ -13,7 +13,6 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.noise import OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from stable_baselines3.common.save_util import recursive_getattr
-from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.container import unusable
@@ -32,13 +31,8 @@ from rlcore.state.position import (
     to_state,
 )
 from rlcore.state.registry import snapshot
-from rlcore.state.tree import FREE, SAME, fit, misfit
-from rlcore.types import StateDict, StateValue
-
-_NORMALIZER_SETTINGS = (
-    *("training", "norm_obs", "norm_reward", "norm_obs_keys"),
-    *("clip_obs", "clip_reward", "gamma", "epsilon"),
-)
+from rlcore.state.tree import FREE, SAME, Rule, fit, misfit
+from rlcore.types import StateDict
 
 
 def _capture_learnt(model: BaseAlgorithm) -> StateDict:
@@ -170,16 +164,12 @@ def _restore_log(model: BaseAlgorithm, state: StateDict | None) -> None:
         put_into_log(model._logger, state)
 
 
-def put_into_log(logger: Logger, state: StateDict) -> None:
-    """Record the values of :func:`capture_log` in ``logger``; raise StateError for anything else."""
-    fields = ("values", "counts", "excluded")
-    record: Any = fit(state, dict.fromkeys(fields), "log", dict.fromkeys(fields, FREE))
-    values, counts, excluded = (record[name].items() for name in fields)
-    if any(type(value) not in (int, float, str, bool, type(None)) for _, value in values):
-        raise misfit("log['values']", "a dict of numbers and texts", record["values"])
+def put_into_log(logger: Logger, state: Any) -> None:
+    """Record the values of :func:`capture_log` in ``logger``."""
+    values = {name: value for name, value in state["values"].items() if isinstance(value, int | float | str | None)}
     logger.name_to_value.update(values)
-    logger.name_to_count.update({name: fit(count, 0, f"log['counts'][{name!r}]") for name, count in counts})
-    logger.name_to_excluded.update({name: tuple(formats) for name, formats in excluded})
+    logger.name_to_count.update(fit(state["counts"], dict.fromkeys(state["counts"], 0), "log['counts']"))
+    logger.name_to_excluded.update({name: tuple(formats) for name, formats in state["excluded"].items()})
 
 
 def _capture_position(model: BaseAlgorithm) -> StateDict | None:
@@ -207,12 +197,11 @@ def _lstm_states(model: BaseAlgorithm) -> StateDict:
 
 def _capture_env(model: BaseAlgorithm) -> StateDict:
     """Return the state of every environment and VecEnvWrapper, and what VecNormalize has measured."""
-    assert model.env is not None, "save_exact refuses a model without environment"
+    env: Any = model.env
     return {
-        "vec_env": type(model.env.unwrapped).__name__,
-        "state": vec_state.capture_env_state(model.env),
-        "normalizer": vec_state.capture_normalizer(model.env),
-        "normalizer_settings": _normalizer_settings(model.env),
+        "vec_env": type(env.unwrapped).__name__,
+        "state": vec_state.capture_env_state(env),
+        "normalizer": vec_state.capture_normalizer(env),
     }
 
 
@@ -221,31 +210,14 @@ def _restore_env(model: BaseAlgorithm, state: StateDict) -> None:
 
     Another class rounds differently: DummyVecEnv makes rewards float32, and SubprocVecEnv does not.
     """
-    assert model.env is not None, "a model is loaded with an environment"
-    like = {"vec_env": type(model.env.unwrapped).__name__, "state": None, "normalizer": None}
-    rules = {"vec_env": SAME, "state": FREE, "normalizer": FREE, **dict.fromkeys(_NORMALIZER_SETTINGS, SAME)}
-    own = {**like, "normalizer_settings": _normalizer_settings(model.env)}
-    record = fit(state, own, "environments", rules)
-    before = vec_state.capture_normalizer(model.env)
+    env: Any = model.env
+    like = {"vec_env": type(env.unwrapped).__name__, "state": None, "normalizer": None, "normalizer_settings": None}
+    older = Rule(free=True, may_lack=True)
+    rules = {"vec_env": SAME, "state": FREE, "normalizer": FREE, "normalizer_settings": older}
+    record = fit(state, like, "environments", rules)
+    vec_state.restore_env_state(env, record["state"])
     if record["normalizer"] is not None:
-        vec_state.restore_normalizer(model.env, record["normalizer"])
-    try:
-        vec_state.restore_env_state(model.env, record["state"])
-    except StateError:
-        if before is not None:
-            vec_state.restore_normalizer(model.env, before)
-        raise
-
-
-def _normalizer_settings(env: VecEnv) -> list[StateValue]:
-    """Return the settings of every VecNormalize, from the outside in."""
-    found: list[StateValue] = []
-    while isinstance(env, VecEnvWrapper):
-        if isinstance(env, VecNormalize):
-            settings = {name: getattr(env, name) for name in _NORMALIZER_SETTINGS}
-            found.append({k: list(v) if isinstance(v, list | tuple) else v for k, v in settings.items()})
-        env = env.venv
-    return found
+        vec_state.restore_normalizer(env, record["normalizer"])
 
 
 Restore = Callable[[BaseAlgorithm, Any], None]
