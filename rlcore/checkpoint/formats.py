@@ -82,8 +82,8 @@ def save_checkpoint(path: PathOrFile, parameters: StateDict, *, step: int, perfo
         unchanged
     """
     numbers: dict[str, Any] = {"step": step, "performance": performance}
-    plain: StateDict = {name: number.item() if isinstance(number, np.generic) else number for name, number in numbers.items()}
-    payload: StateDict = {"format_version": FORMAT_V2, "data": parameters, **plain}
+    payload: StateDict = {"format_version": FORMAT_V2, "data": parameters, **numbers}
+    payload |= {name: number.item() for name, number in numbers.items() if isinstance(number, np.generic)}
     with refusals_name(path):
         _v2_from(payload)
     container.save_container(path, payload)

@@ -164,7 +164,7 @@ def settings_of_the_source(
     return dict(state)
 
 
-@fault("fnd-41-third-format-accepted", target="rlcore.checkpoint.formats:from_payload", pins="23a433312742e411")
+@fault("fnd-41-third-format-accepted", target="rlcore.checkpoint.formats:from_payload", pins="78a47deb05eaefd4")
 def third_format_accepted(payload: StateDict) -> Checkpoint:
     """Read the policy in a checkpoint of the proposed format."""
     if "model_state_dict" in payload:
