@@ -98,9 +98,8 @@ def warn_of_missing_digest(path_or_file: PathOrFile) -> None:
 
 
 def decode(content: memoryview, map_location: str | torch.device = "cpu", *, is_intact: bool = False) -> StateDict:
-    """Return the dict in a file's content, whose memory its tensors share.
+    """Return the dict in a file's writable content, whose memory its tensors share.
 
-    :param content: writable
     :param is_intact: a digest of the whole content has been compared
     :raises RefusedError: anything but a dict of tensors and plain Python in the zip format of torch.save
     """
@@ -109,10 +108,7 @@ def decode(content: memoryview, map_location: str | torch.device = "cpu", *, is_
 
 
 def write(payload: StateDict, file: BinaryIO) -> None:
-    """Write what :func:`decode` reads to a file that is open for reading and writing.
-
-    :raises RefusedError: a value that cannot be saved, or more tensors or values than are read
-    """
+    """Write what :func:`decode` reads to a file that is open for reading and writing, or raise RefusedError."""
     torch.save(torch_file.plain(payload), file)
     torch_file.read_pickle(torch_file.read_records(_written(file), is_intact=True), torch.device("cpu"))
     add_digest(file)
@@ -251,10 +247,7 @@ def refusals_name(target: PathOrFile, what: str | None = None) -> Iterator[None]
 
 @contextlib.contextmanager
 def unusable(field: str) -> Iterator[None]:
-    """Turn every unforeseen error into a StateError that names ``field``; errors and warnings of rlcore pass.
-
-    :param field: the part of the file that is decoded or restored
-    """
+    """Turn every unforeseen error into a StateError that names ``field``; errors and warnings of rlcore pass."""
     try:
         yield
     except (RLCoreError, RefusedError, Warning, MemoryError, torch.OutOfMemoryError):

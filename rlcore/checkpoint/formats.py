@@ -19,7 +19,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from rlcore.checkpoint import codec, container
 from rlcore.checkpoint.container import PathOrFile, path_of, refusals_name, unusable
 from rlcore.checkpoint.torch_file import RefusedError, quoted
-from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError, reject_unknown
+from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 
@@ -231,22 +231,6 @@ def read_content(content: Mapping[Any, Any], path: Any) -> dict[str, Any]:
         if record["n_envs"] < 1:
             raise RefusedError(f"n_envs is {record['n_envs']}; the file is damaged")
     return record
-
-
-class CustomObjects(dict[str, object]):
-    """Objects that replace what a file has or cannot hold: by setting, ``policy_kwargs.activation_fn`` for a part."""
-
-    def __init__(self, given: Mapping[str, object]) -> None:
-        super().__init__(given)
-        self._asked: set[str] = set()
-
-    def __contains__(self, name: object) -> bool:
-        self._asked.add(str(name))
-        return super().__contains__(name)
-
-    def require_used(self) -> None:
-        """Raise UnknownSettingError if the file has no field for one of the objects."""
-        reject_unknown(self, "custom_objects", {"custom_objects": sorted(self._asked)})
 
 
 def decode_spaces(content: Mapping[str, Any], objects: Mapping[str, object]) -> dict[str, Any]:

@@ -150,10 +150,7 @@ def _check_plain(value: object, what: str) -> None:
 
 
 def end_record(content: memoryview) -> tuple[int, bytes]:
-    """Return where the zip's end record is, and the comment behind it, which torch.save leaves empty.
-
-    :raises RefusedError: no end record: truncated, or not a file of this kind
-    """
+    """Return where the zip's end record is, and the comment behind it, which torch.save leaves empty."""
     tail = bytes(content[-_END_RECORD.size - _LONGEST_COMMENT :])
     start = tail.rfind(b"PK\x05\x06")
     comment = tail[start + _END_RECORD.size :]
@@ -163,13 +160,10 @@ def end_record(content: memoryview) -> tuple[int, bytes]:
 
 
 def read_records(content: memoryview, *, is_intact: bool = False) -> dict[str, memoryview]:
-    """Return the records of a torch.save file by name, without the folder's name that torch puts before each.
-
-    Everything is a view into ``content``, so the cost in memory is that of the names.
+    """Return the records of a torch.save file as views into ``content``, by name without their folder.
 
     :param is_intact: a digest of the whole content has been compared, so that the records' own checksums need not be
-    :raises RefusedError: not such a zip: truncated, or with compressed, encrypted, duplicate, overlapping, foreign or
-        damaged records, or with weights in another byte order
+    :raises RefusedError: truncated, or with compressed, encrypted, duplicate, overlapping, foreign or damaged records
     """
     records: dict[str, memoryview] = {}
     end_of_previous = 0
@@ -235,14 +229,11 @@ def _name_in(folder: bytes, raw_name: bytes) -> str:
 
 
 def read_pickle(records: Mapping[str, memoryview], device: torch.device) -> object:
-    """Return what the pickle ``data.pkl`` holds, built of plain values and of tensors that fit their records.
-
-    Values may still be where no checkpoint has them; :func:`plain` checks that.
+    """Return what the pickle ``data.pkl`` holds; :func:`plain` checks where its values are.
 
     :param records: what :func:`read_records` returned, writable
     :param device: of the tensors; those on the CPU are the records' own memory
-    :raises RefusedError: an instruction or name that a checkpoint never needs, a damaged pickle, a tensor whose
-        claimed size does not fit its record
+    :raises RefusedError: an instruction or name that no checkpoint needs, damage, or a tensor beyond its record
     """
     pickled = records["data.pkl"]
     if len(pickled) > MAX_PICKLE_BYTES:
@@ -264,8 +255,6 @@ def read_pickle(records: Mapping[str, memoryview], device: torch.device) -> obje
 
 
 class _Storage(NamedTuple):
-    """A record's elements as a tensor of one dimension; the record has the size that the pickle claims."""
-
     elements: torch.Tensor
 
 
@@ -319,7 +308,6 @@ class _Unpickler(pickle._Unpickler):
         self._large_keys, self._claimable = LARGE_KEYS, MAX_SHARING * sum(sizes)
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return the object for a name: a dtype for a class of storages, a mark for torch's function."""
         if f"{module} {name}" not in _GLOBALS:
             raise RefusedError(
                 f"its pickle refers to {quoted(f'{module} {name}')}, which a checkpoint never needs and which could "
@@ -328,7 +316,6 @@ class _Unpickler(pickle._Unpickler):
         return _GLOBALS[f"{module} {name}"]
 
     def persistent_load(self, pid: Any) -> _Storage:
-        """Return the storage that ('storage', type, record's number, device, length) claims."""
         _require(type(pid) is tuple and list(map(type, pid)) == [str, torch.dtype, str, str, int])
         kind, dtype, key, _, numel = pid
         record, known = self._records.get(f"data/{key}"), self.storages.get(f"data/{key}")
@@ -348,7 +335,6 @@ class _Unpickler(pickle._Unpickler):
         self.memo[len(self.memo)] = self.stack[-1]
 
     def set_items(self, items: list[Any]) -> None:
-        """Add keys and values in turn to the dict on the stack."""
         target = self.stack[-1]
         _require(isinstance(target, dict))
         for key, value in zip(items[::2], items[1::2], strict=True):
@@ -359,14 +345,12 @@ class _Unpickler(pickle._Unpickler):
             target[key] = value
 
     def call(self) -> None:
-        """Make an empty OrderedDict or a tensor; nothing else can be called."""
         function, arguments = self.stack[-2:]
         _require(type(arguments) is tuple)
         is_empty = function is OrderedDict and not arguments
         self.stack[-2:] = [OrderedDict() if is_empty else self.tensor(function, *arguments)]
 
     def tensor(self, function: Any, storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any) -> Any:
-        """Make a contiguous tensor of elements that are stored."""
         _require(function is _REBUILD_TENSOR and grad is False and type(storage) is _Storage)
         _require(type(hooks) is OrderedDict and not hooks and not vars(hooks) and type(size) is type(stride) is tuple)
         _require(all(type(number) is int and 0 <= number < 2**63 for number in (offset, *size, *stride)))
@@ -385,7 +369,6 @@ class _Unpickler(pickle._Unpickler):
         return elements.as_strided(size, stride, offset)
 
     def attach(self) -> None:
-        """Attach ``_metadata`` to an OrderedDict, as nn.Module.state_dict does; nothing else can be attached."""
         attributes, target = self.stack.pop(), self.stack[-1]
         _require(type(target) is OrderedDict and type(attributes) is dict and list(attributes) == ["_metadata"])
         vars(target).update(attributes)

@@ -95,8 +95,7 @@ class SavablePPO(ConfiguredPPO):
 
         :param env: environment to go on in; None for a model that only predicts, until ``set_env``
         :param device: where the model is put
-        :param custom_objects: by name, what replaces a setting that no file holds (a lambda, an unregistered class); a
-            name that the file does not have is refused
+        :param custom_objects: by name, what replaces a setting that no file holds (a lambda, an unregistered class)
         :param force_reset: drop where the run stood, so that training starts from a reset of the environments; a new
             ``seed`` does so as well, and seeds the generators
         :param settings: settings to change, named and checked as in the constructor; they rule over the file. Moments
@@ -220,13 +219,11 @@ class SavablePPO(ConfiguredPPO):
                 )
 
 
-def decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], path: Any) -> dict[str, Any]:
+def decoded(content: Mapping[str, Any], objects: Mapping[str, object], path: Any) -> dict[str, Any]:
     """Return the content of a file with settings, spaces and policy class turned back from plain values.
 
     :raises CheckpointError: a value cannot be read, or the file is of another algorithm
-    :raises UnknownSettingError: for a custom object that the file does not ask for
     """
-    objects = formats.CustomObjects(custom_objects)
     with refusals_of(path, "the file"):
         if content["algorithm"] != formats.DEFAULT_ALGORITHM or "policy_class" not in content:
             raise StateError(f"is of {content['algorithm']!r:.80}; load it with rlcore.resume.load_exact")
@@ -242,7 +239,6 @@ def decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], pa
         spaces = formats.decode_spaces(content, objects)
         if not (isinstance(policy_class, type) and issubclass(policy_class, DistributionalRecurrentPolicy)):
             raise StateError("policy_class is not a DistributionalRecurrentPolicy")
-    objects.require_used()
     if lacking := sorted(set(PPOSettings.model_fields) - set(content["settings"])):
         warn_caller(f"{path_of(path)}: has no {lacking}; they take their defaults", ResumeWarning)
     return {**content, **spaces, "policy_class": policy_class, "settings": settings, "own_settings": own}

@@ -14,7 +14,7 @@ from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback, Ev
 from stable_baselines3.common.type_aliases import MaybeCallback
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
-from rlcore.errors import CallOrderError, CheckpointError, SettingError
+from rlcore.errors import CheckpointError, SettingError
 from rlcore.resume.file import is_running, require_exact, write_exact
 from rlcore.resume.parts import capture_log, capture_noise, put_into_log, restore_noise
 from rlcore.state.position import capture_generators
@@ -145,12 +145,7 @@ def continue_learning(
         Schedules go by it, so with another one they do not continue exactly
     :param learn_arguments: the other arguments of ``learn()``, as the run was begun with: ``log_interval``,
         ``tb_log_name``, ``progress_bar``, ``use_masking``
-    :raises CallOrderError: training has not begun, so there is nothing to continue
     """
-    if model._last_obs is None and not getattr(model, "pending_state", None):  # which DistributionalPPO resumes from
-        raise CallOrderError(
-            "training has not begun, so there is nothing to continue; call model.learn(total_timesteps)"
-        )
     remaining = (model._total_timesteps if total_timesteps is None else total_timesteps) - model.num_timesteps
     if remaining > 0:
         given = callback if isinstance(callback, list) else [] if callback is None else [callback]

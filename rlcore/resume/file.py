@@ -36,7 +36,6 @@ from rlcore.checkpoint.container import path_of, refusals_name, unusable
 from rlcore.checkpoint.formats import (
     DEFAULT_ALGORITHM,
     SPACES,
-    CustomObjects,
     decode_spaces,
     existing,
     read_model_file,
@@ -159,23 +158,20 @@ def load_exact(
         "policy_kwargs.features_extractor_class": MyExtractor}``
     :param device: None for the one that the run was on; training on another continues, but not to the same bits
     :raises CheckpointError: the file is damaged, is of another kind, or does not fit ``env`` or ``algorithm``
-    :raises UnknownSettingError: the file has no field for a custom object
     """
     record = read_model_file(path, require_digest=True)
-    name, given = record["algorithm"], dict(custom_objects or {})
+    name, objects = record["algorithm"], dict(custom_objects or {})
     found: Any = DistributionalPPO if name == DEFAULT_ALGORITHM else ALGORITHMS.get(name)
     if found is DistributionalPPO and algorithm is not None and issubclass(algorithm, found):
         found = algorithm
     if found is None or algorithm not in (None, found):
         raise CheckpointError(path_of(path), f"is of {quoted(name)}, and algorithm={algorithm} is asked for")
     if issubclass(found, DistributionalPPO):
-        loaded: BaseAlgorithm = found.load(
-            existing(path), env, device=device or "auto", custom_objects=dict(custom_objects or {})
-        )
+        loaded: BaseAlgorithm = found.load(existing(path), env, device=device or "auto", custom_objects=objects)
         with refusals_name(path):
             _require_resumable(loaded.env)
         return loaded
-    objects, vec_env = CustomObjects(given), found._wrap_env(maybe_make_env(env, 0))
+    vec_env = found._wrap_env(maybe_make_env(env, 0))
     with refusals_of(path, "the model", objects), generators_untouched():
         fields = {name: record.get(name) for name in ("seed", "device")}
         fields = fit(fields, {"seed": 0, "device": ""}, "the file", {"seed": Rule(0, 2**64, optional=True)})
@@ -258,7 +254,7 @@ def _encode(model: BaseAlgorithm, name: str) -> StateValue:
 
 
 def _decode_settings(
-    saved: Mapping[Any, Any], algorithm: type[BaseAlgorithm], objects: CustomObjects, n_envs: int
+    saved: Mapping[Any, Any], algorithm: type[BaseAlgorithm], objects: Mapping[str, object], n_envs: int
 ) -> dict[str, Any]:
     """Return the arguments for the constructor of ``algorithm``, without environment, device and seed."""
     if others := set(_setting_names(algorithm)) ^ set(saved):
@@ -267,7 +263,6 @@ def _decode_settings(
         name: _decode_noise(each, objects, n_envs) if name == "action_noise" else codec.decode(each, name, objects)
         for name, each in saved.items()
     }
-    objects.require_used()
     # Its policy_kwargs name the optimizer already, which these two would choose.
     return {**decoded, "use_rms_prop": False} if algorithm is A2C else decoded
 
@@ -285,7 +280,7 @@ def _encode_noise(noise: Any) -> StateValue:
     return {"class": name, "dtype": np.dtype(made._dtype).name, "arguments": arguments}
 
 
-def _decode_noise(value: Any, objects: CustomObjects, n_envs: int) -> Any:
+def _decode_noise(value: Any, objects: Mapping[str, object], n_envs: int) -> Any:
     """Return new noise; ``action_noise`` of the custom objects replaces that of the file, for one environment."""
     name = value.get("class") if isinstance(value, dict) else None
     if name == "VectorizedActionNoise":

@@ -68,7 +68,7 @@ def _capture_buffer(model: BaseAlgorithm) -> StateDict | None:
     buffer = getattr(model, "replay_buffer", None)
     if buffer is None:
         return None
-    arrays: Any = {name: to_state(value) for name, value in filled_rows(buffer, buffer.pos, buffer.full).items()}
+    arrays: Any = {name: to_state(value) for name, value in _filled_rows(buffer, buffer.pos, buffer.full).items()}
     return {"pos": int(buffer.pos), "full": bool(buffer.full), "arrays": arrays}
 
 
@@ -81,16 +81,12 @@ def _restore_buffer(model: BaseAlgorithm, state: StateDict | None) -> None:
     record = fit(state, {"pos": 0, "full": False, "arrays": {}}, "replay_buffer", {"arrays": FREE})
     if record["pos"] >= buffer.buffer_size:
         raise misfit("replay_buffer['pos']", f"below the buffer's size, {buffer.buffer_size}", record["pos"])
-    places = filled_rows(buffer, record["pos"], record["full"])
-    values = from_state(record["arrays"])
-    _require_like(values, places, "replay_buffer")
-    for name, place in places.items():
-        for key, part in place.items() if isinstance(place, dict) else [(None, place)]:
-            part[...] = values[name] if key is None else values[name][key]
+    places = _filled_rows(buffer, record["pos"], record["full"])
+    _fill(places, from_state(record["arrays"]), "replay_buffer")
     buffer.pos, buffer.full = record["pos"], record["full"]
 
 
-def filled_rows(buffer: ReplayBuffer, pos: int, full: bool) -> dict[str, Any]:
+def _filled_rows(buffer: ReplayBuffer, pos: int, full: bool) -> dict[str, Any]:
     """Return views of the rows of every array that hold transitions, by name; each is an array or a dict of arrays.
 
     With ``optimize_memory_usage`` one row more holds the next observation.
@@ -105,12 +101,15 @@ def filled_rows(buffer: ReplayBuffer, pos: int, full: bool) -> dict[str, Any]:
     }
 
 
-def _require_like(value: Any, place: Any, where: str) -> None:
+def _fill(place: Any, value: Any, where: str) -> None:
+    """Copy an array, or a dict of them, to its place; raise StateError for one of another form."""
     if isinstance(place, dict):
         for key, part in fit(value, place, where, dict.fromkeys(place, FREE)).items():
-            _require_like(part, place[key], f"{where}[{key!r}]")
+            _fill(place[key], part, f"{where}[{key!r}]")
     elif not isinstance(value, np.ndarray) or (value.shape, value.dtype) != (place.shape, place.dtype):
         raise misfit(where, f"an array of {place.dtype} with shape {place.shape}", value)
+    else:
+        place[...] = value
 
 
 def capture_noise(noise: Any) -> StateDict | None:
@@ -126,17 +125,15 @@ def capture_noise(noise: Any) -> StateDict | None:
 
 def restore_noise(noise: Any, state: Any) -> None:
     """Continue the process of ``noise`` where :func:`capture_noise` was called; raise StateError for another kind."""
-    where = "action_noise"
     if isinstance(noise, SupportsState) and isinstance(state, dict):
         noise.set_state(state)
     elif isinstance(noise, VectorizedActionNoise):
-        states = fit(state, {"noises": [None] * noise.n_envs}, where, {"noises": FREE})["noises"]
+        states = fit(state, {"noises": [None] * noise.n_envs}, "action_noise", {"noises": FREE})["noises"]
         for each, its_state in zip(noise.noises, states, strict=True):
             restore_noise(each, its_state)
     elif isinstance(noise, OrnsteinUhlenbeckActionNoise):
-        previous = from_state(fit(state, {"previous": None}, where, {"previous": FREE})["previous"])
-        _require_like(previous, np.array(noise.noise_prev), f"{where}['previous']")
-        noise.noise_prev = previous
+        noise.noise_prev = np.array(noise.noise_prev)
+        _fill({"previous": noise.noise_prev}, from_state(state), "action_noise")
     elif state is not None:
         raise StateError(f"the file has a state of action noise, and {type(noise).__name__} has none")
 
@@ -149,7 +146,7 @@ def capture_log(model: BaseAlgorithm) -> StateDict | None:
     logger: Logger | None = getattr(model, "_logger", None)
     if logger is None:
         return None
-    values: dict[str, Any] = {name: codec.encode(value, name) for name, value in logger.name_to_value.items()}
+    values = {name: codec.encode(value, name) for name, value in logger.name_to_value.items()}
     return {
         "values": {name: value for name, value in values.items() if not isinstance(value, dict)},
         "counts": {name: int(count) for name, count in logger.name_to_count.items()},

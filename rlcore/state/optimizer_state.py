@@ -91,16 +91,14 @@ def _fit_moments(saved: Any, parameters: Mapping[Any, Tensor], optimizer: torch.
 
 
 def _like(name: str, parameter: Tensor) -> object:
-    """The form of a moment that the optimizer would not make under its present options."""
+    """Return the form of a moment that the optimizer would not make under its present options."""
     return 0 if name in _COUNTERS else torch.zeros(() if name in _SCALARS else parameter.shape, dtype=parameter.dtype)
 
 
 def missing_moments(
     entries: object, optimizer: torch.optim.Optimizer, options: Mapping[str, Any] = MappingProxyType({})
 ) -> list[str]:
-    """Return the moments that ``optimizer`` needs and some non-empty entry does not have.
-
-    Our optimizers start what is missing by themselves; torch's fail at their next step.
+    """Return the moments that ``optimizer`` needs and some non-empty entry does not have; ours need none.
 
     :param entries: what is kept of each parameter, by its key; none are missing from anything else
     :param options: of every group, in place of those that it has

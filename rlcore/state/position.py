@@ -34,10 +34,7 @@ _BIT_GENERATORS: Mapping[str, type[np.random.BitGenerator]] = {
 
 
 def capture_progress(model: BaseAlgorithm) -> StateDict:
-    """Return the counters, the remaining progress, the state of exploration, and the window of finished episodes.
-
-    Objects that no file can hold are left out of the episodes: ``info_keywords`` of Monitor may name any.
-    """
+    """Return the counters and the window of finished episodes, without objects in them that no file can hold."""
     state: StateDict = {name: getattr(model, name) for name in _FORM if hasattr(model, name)}
     for name in WINDOWS:
         window = getattr(model, name)
@@ -109,8 +106,6 @@ def fit_position(state: object, lstm: StateDict, where: str, space: spaces.Space
     starts = fitted["episode_starts"]
     form = torch.zeros(n_envs, dtype=starts.dtype if isinstance(starts, Tensor) else torch.float32)
     fit(starts, form, f"{where}['episode_starts']", {})
-    if not bool(((starts == 0) | (starts == 1)).all()):
-        raise StateError(f"{where}['episode_starts'] holds other values than 0 and 1; {REMEDY}")
     _check(from_state(fitted["observations"]), f"{where}['observations']", space, n_envs)
     if fitted["original_observations"] is not None:
         _check(from_state(fitted["original_observations"]), f"{where}['original_observations']", None, n_envs)

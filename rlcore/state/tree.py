@@ -26,7 +26,7 @@ REMEDY = "it is damaged, or of another version or object. Nothing was changed."
 
 @dataclass(frozen=True)
 class Rule:
-    """Limits of one leaf, in addition to the form of the template. An entry of a list has the rule of its list.
+    """Limits of one leaf, or of each entry of a list, in addition to the form of the template.
 
     :param least: smallest number, or element of a tensor
     :param most: largest number, or element of a tensor
@@ -76,7 +76,7 @@ Rules = Mapping[Any, Rule]
 
 
 def fit(saved: object, like: object, where: str, rules: Rules = MappingProxyType({})) -> Any:
-    """Return ``saved`` in the form of ``like``; nothing is changed, and tensors may share memory with ``saved``.
+    """Return ``saved`` in the form of ``like``, without changing it; tensors may share memory with ``saved``.
 
     A dict has exactly the keys of the template, a list its length, a tensor its shape. Floating point tensors take the
     template's dtype, other tensors have it. A float is finite, an int from 0 to 2^53, unless a rule says otherwise.
