@@ -175,15 +175,15 @@ def _v2_from(payload: Mapping[Any, Any]) -> Checkpoint:
 
 
 def _check_fields(found: Mapping[Any, Any], kinds: Mapping[str, tuple[type, ...]], place: str) -> None:
-    missing = [name for name, types in kinds.items() if name not in found and type(None) not in types]
-    unknown = [name for name in found if name not in kinds]
-    given = {name: types for name, types in kinds.items() if name in found and object not in types}
-    mistyped = [
-        f"{name!r} ({quoted(type(found[name]).__name__)})" for name in given if type(found[name]) not in given[name]
-    ]
-    if missing or unknown or mistyped:
-        reason = f"{place} lacks {missing}, has the unknown fields {quoted(unknown, 120)}, of the wrong type {mistyped}"
-        raise RefusedError(f"{reason}; known are {', '.join(kinds)}")
+    typed = {name: types for name, types in kinds.items() if name in found and object not in types}
+    problems = {
+        "lacks": [name for name, types in kinds.items() if name not in found and type(None) not in types],
+        "has the unknown fields": [name for name in found if name not in kinds],
+        "has values of the wrong type in": [name for name, types in typed.items() if type(found[name]) not in types],
+    }
+    said = ", ".join(f"{what} {quoted(names, 120)}" for what, names in problems.items() if names)
+    if said:
+        raise RefusedError(f"{place} {said}; known are {', '.join(kinds)}")
 
 
 def write_model_file(

@@ -195,8 +195,8 @@ UNUSABLE: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a step before the first": ({"step": -1}, SettingError, "step=-1 is no whole number"),
     "both": ({"model_state_dict": {"w": torch.ones(1)}}, SettingError, "are both given"),
     "parts missing": ({"model_parameters": {"policy": {"w": torch.ones(1)}}}, CheckpointError, "lacks"),
-    "no policy": ({"model_parameters": None, "model_state_dict": {"w": 1.0}}, CheckpointError, "must be a tensor"),
-    "no container": ({"model_parameters": 3}, CheckpointError, "must be a dict"),
+    "no policy": ({"model_parameters": None, "model_state_dict": {"w": 1.0}}, CheckpointError, "must be a dict"),
+    "no container": ({"model_parameters": 3}, CheckpointError, "wrong type"),
 }
 
 
