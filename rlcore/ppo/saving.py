@@ -18,7 +18,6 @@ from rlcore.checkpoint.formats import SPACES, read_model_file, refusals_of
 from rlcore.envs import vec_state
 from rlcore.errors import CheckpointError, NonFiniteObservationError, ResumeWarning, SettingError, StateError
 from rlcore.optim.gradient_variance import ESTIMATORS
-from rlcore.optim.settings import REMOVED_ESTIMATORS
 from rlcore.ppo import construction, state_parts
 from rlcore.ppo.construction import ConfiguredPPO, check_device, own_names
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
@@ -266,7 +265,7 @@ def under_settings(
         raise StateError(f"the critics learnt under another return_scale than the model's, {model.return_scale!r}")
     scaler, penalty, optimizer = (fitted.get(key) for key in ("vgs_state", "kl_penalty_state", "policy.optimizer"))
     ruled = {name.removeprefix("vgs_"): getattr(model, name) for name in SCALER_SETTINGS.intersection(ruling)}
-    if ruled and isinstance(scaler, dict) and scaler.get("estimator") in [*ESTIMATORS, *REMOVED_ESTIMATORS]:
+    if ruled and isinstance(scaler, dict) and scaler.get("estimator") in ESTIMATORS:
         other_estimator = "estimator" in ruled and ruled["estimator"] != scaler.get("estimator")
         fitted["vgs_state"] = None if other_estimator else {**scaler, **ruled}
     if "kl_penalty_coef" in ruling and isinstance(penalty, dict):

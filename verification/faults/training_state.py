@@ -153,7 +153,7 @@ def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:
     """Keep the parts restored before one is refused."""
 
 
-@unclaimed("settings-of-the-source", target="rlcore.ppo.saving:under_settings", pins="90978d59d46ad157")
+@unclaimed("settings-of-the-source", target="rlcore.ppo.saving:under_settings", pins="e625e3c14818635c")
 def settings_of_the_source(
     model: DistributionalPPO,  # noqa: ARG001
     state: Mapping[str, Any],
