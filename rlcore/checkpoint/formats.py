@@ -83,7 +83,7 @@ def save_checkpoint(path: PathOrFile, parameters: StateDict, *, step: int, perfo
     """
     numbers: dict[str, Any] = {"step": step, "performance": performance}
     payload: StateDict = {"format_version": FORMAT_V2, "data": parameters, **numbers}
-    payload |= {name: number.item() for name, number in numbers.items() if isinstance(number, np.generic)}
+    payload.update({name: number.item() for name, number in numbers.items() if isinstance(number, np.generic)})
     with refusals_name(path):
         _v2_from(payload)
     container.save_container(path, payload)
