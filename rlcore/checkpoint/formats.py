@@ -81,7 +81,7 @@ def save_checkpoint(path: PathOrFile, parameters: StateDict, *, step: int, perfo
     :raises CheckpointError: parameters that ``load_checkpoint`` would refuse, or a failed write; an older file is
         unchanged
     """
-    numbers: dict[str, Any] = {"step": step, "performance": performance}
+    numbers: Any = {"step": step, "performance": performance}
     payload: StateDict = {"format_version": FORMAT_V2, "data": parameters, **numbers}
     payload.update({name: number.item() for name, number in numbers.items() if isinstance(number, np.generic)})
     with refusals_name(path):
