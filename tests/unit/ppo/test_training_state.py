@@ -290,7 +290,7 @@ def test_parameters_can_leave_the_optimizer_out() -> None:
     target.set_parameters(parameters, exact_match=False)
     taken = target.get_parameters()
     assert differing(taken["policy"], parameters["policy"]) == differing(taken["policy.optimizer"], own) == []
-    with pytest.raises(StateError, match=r"policy\.optimizer missing"):
+    with pytest.raises(StateError, match=r"missing are .*policy\.optimizer"):
         target.set_parameters(parameters)
 
 
@@ -304,7 +304,7 @@ def plain(**settings: Any) -> DistributionalPPO:
 def test_moments_of_another_optimizer_are_refused(given: str, own: str) -> None:
     model, other = plain(optimizer_class=given), plain(optimizer_class=own)
     before = other.get_parameters()
-    with pytest.raises(StateError, match=r"is not the state of a .* use the same optimizer_class"):
+    with pytest.raises(StateError, match="does not fit"):
         other.set_parameters(model.get_parameters())
     assert differing(before, other.get_parameters()) == []
 
