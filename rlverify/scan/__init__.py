@@ -5,7 +5,7 @@ Stable-Baselines3 without unpickling.
 """
 
 from rlverify.scan.findings import RULES, ScanFinding, ScanRule
-from rlverify.scan.sb3_zip import RestoredParameters, load_parameters_safely
+from rlverify.scan.safe_loading import RestoredParameters, load_parameters_safely
 from rlverify.scan.scanning import scan
 
 __all__ = ["RULES", "RestoredParameters", "ScanFinding", "ScanRule", "load_parameters_safely", "scan"]
