@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import io
+import re
 import tokenize
 import warnings
 from collections.abc import Iterator, Mapping
@@ -10,10 +12,8 @@ from io import BytesIO
 from typing import Final
 
 from rlverify.pickles.bounded_reading import MEBIBYTE, NotScannedError
-from rlverify.scan.aliases import Aliases
 from rlverify.scan.findings import RULES, ScanFinding
-from rlverify.scan.loading_calls import WRITING_FUNCTIONS, LoadingFunction, loading_function
-from rlverify.scan.trust_comments import trust_comments
+from rlverify.scan.loading_calls import WRITING_FUNCTIONS, Aliases, LoadingFunction, loading_function
 
 MAX_SOURCE_BYTES: Final = 8 * MEBIBYTE
 _MISSING_REASON: Final = "the comment `# rlverify: trusted` needs a reason to count: `# rlverify: trusted REASON`; or "
@@ -76,3 +76,22 @@ def _loads_what_was_just_written(call: ast.Call, aliases: Aliases) -> bool:
     if not call.args or not isinstance(call.args[0], ast.Call):
         return False
     return not WRITING_FUNCTIONS.isdisjoint(aliases.meanings_of(call.args[0].func))
+
+
+_COMMENT: Final = re.compile(r"#\s*rlverify:\s*trusted\b\s*:?\s*(?P<reason>[^#]*)")
+
+
+def trust_comments(source: str) -> Mapping[int, str]:
+    """The reason that each comment gives, by its line; empty for one without a reason.
+
+    Texts that look like comments do not count.
+    """
+    reasons: dict[int, str] = {}
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            found = _COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
+            if found:
+                reasons[token.start[0]] = found["reason"].strip()
+    except (tokenize.TokenError, SyntaxError):  # the parser reports the file
+        return {}
+    return reasons

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError
 from rlverify.pickles.pickle_imports import content_of
 from rlverify.records.errors import ModelFileError
-from rlverify.scan.model_fields import SERIALIZED, parsed_fields
-from rlverify.scan.unpacking import MODEL_FIELDS
+from rlverify.scan.unpacking import MODEL_FIELDS, SERIALIZED, parsed_fields
 
 if TYPE_CHECKING:
     import torch
@@ -126,7 +125,7 @@ def _read(file: ModelFile) -> tuple[Mapping[str, object], dict[str, Any]]:
     """Return the fields of the member ``data``, and what each member with tensors holds, by its name."""
     if isinstance(file, str | PathLike):
         path = Path(file)
-        file = path if path.suffix or path.exists() else path.with_suffix(".zip")  # type: ignore[assignment]
+        file = path if path.suffix or path.exists() else path.with_suffix(".zip")
         if path.exists() and not path.is_file():
             raise NotScannedError("unreadable-file", "is no regular file")
     try:

@@ -14,7 +14,7 @@ import cloudpickle
 import pytest
 import torch
 
-from rlverify.scan import model_fields
+from rlverify.scan import unpacking
 from rlverify.scan.findings import ScanFinding
 from rlverify.scan.pickle_findings import Place
 from rlverify.scan.unpacking import findings_of_content
@@ -123,7 +123,7 @@ def test_base64_is_decoded_as_leniently_as_stable_baselines3_does() -> None:
 
 
 def test_fields_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_fields, "MAX_FIELD_BYTES", 2**20)
+    monkeypatch.setattr(unpacking, "MAX_FIELD_BYTES", 2**20)
     data = json.dumps({"x": "y" * 2**20}).encode()
     (finding,) = found(changed_file(model_file("PPO"), data=data))
     assert (finding.rule, finding.field) == ("scan-limit", "data")

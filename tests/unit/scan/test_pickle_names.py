@@ -13,8 +13,7 @@ import torch
 from torch._weights_only_unpickler import _get_allowed_globals
 
 from rlverify.pickles.pickle_imports import COMPUTED, PickleImport
-from rlverify.scan.pickle_findings import Place, findings_of_pickles
-from rlverify.scan.pickle_names import ADMITTED_BY_TORCH, danger_of
+from rlverify.scan.pickle_findings import ADMITTED_BY_TORCH, Place, danger_of, findings_of_pickles
 from rlverify.scan.unpacking import findings_of_content
 
 
