@@ -7,14 +7,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlverify.project.experiments import experiment
-    from rlverify.project.faults import Fault, add_fault, fault, get_fault, unclaimed
-    from rlverify.project.pages import page
     from rlverify.project.planting import Planted, healthy, null_fault_of, plant
-    from rlverify.project.plots import figure_plot
-    from rlverify.project.probes import probe
-    from rlverify.records.plot_points import Line, Plot
-    from rlverify.records.runs import Observation
+    from rlverify.project.registry import (
+        Fault,
+        Line,
+        Plot,
+        add_fault,
+        experiment,
+        fault,
+        figure_plot,
+        get_fault,
+        page,
+        probe,
+        unclaimed,
+    )
+    from rlverify.records.measured import Observation
 
 __all__ = [
     "Fault",
@@ -36,22 +43,22 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Fault": "rlverify.project.faults",
-    "Line": "rlverify.records.plot_points",
-    "Observation": "rlverify.records.runs",
+    "Fault": "rlverify.project.registry",
+    "Line": "rlverify.project.registry",
+    "Observation": "rlverify.records.measured",
     "Planted": "rlverify.project.planting",
-    "Plot": "rlverify.records.plot_points",
-    "add_fault": "rlverify.project.faults",
-    "experiment": "rlverify.project.experiments",
-    "fault": "rlverify.project.faults",
-    "figure_plot": "rlverify.project.plots",
-    "get_fault": "rlverify.project.faults",
+    "Plot": "rlverify.project.registry",
+    "add_fault": "rlverify.project.registry",
+    "experiment": "rlverify.project.registry",
+    "fault": "rlverify.project.registry",
+    "figure_plot": "rlverify.project.registry",
+    "get_fault": "rlverify.project.registry",
     "healthy": "rlverify.project.planting",
     "null_fault_of": "rlverify.project.planting",
-    "page": "rlverify.project.pages",
+    "page": "rlverify.project.registry",
     "plant": "rlverify.project.planting",
-    "probe": "rlverify.project.probes",
-    "unclaimed": "rlverify.project.faults",
+    "probe": "rlverify.project.registry",
+    "unclaimed": "rlverify.project.registry",
 }
 
 

@@ -23,9 +23,9 @@ from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import UsageError
 from rlverify.records.problems import exit_code_of, is_regression, outcome_of, with_advice
-from rlverify.reporting.collecting import collect
 from rlverify.reporting.formats import FORMATS, PAGE_FORMATS
-from rlverify.reporting.record import Record
+from rlverify.reporting.report_data import collect
+from rlverify.verdicts.verdict import Record
 
 NAMES: Final = (*FORMATS, *PAGE_FORMATS)
 

@@ -5,26 +5,64 @@ Committed evidence holds only what repeats on any machine: no times, hosts, path
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from rlverify.evidence.figure_evidence import (
-    FigureFile,
-    as_figure_object,
-    figure_of,
-    impossible_in_figure,
-)
-from rlverify.evidence.reading import text_of, why_unreadable
-from rlverify.evidence.seals import check_seal, sealed
+from rlverify.evidence.files import canonical_json, check_seal, sealed, text_of, why_unreadable
+from rlverify.evidence.summarising import FigureFile, as_figure_object, figure_of, impossible_in_figure
 from rlverify.records.claims import FixGrade, Verdict
 from rlverify.records.errors import EvidenceError
-from rlverify.records.measured import Evidence, FigureEvidence, SymptomEvidence, VariantEvidence
-from rlverify.records.runs import Variant
+from rlverify.records.measured import Evidence, FigureEvidence, SymptomEvidence, Variant, VariantEvidence
 from rlverify.verdicts.verdict import grade_fix, judge
+
+FULL_AUDIT: Final = "full_audit.json"
+
+
+@dataclass(frozen=True)
+class FullAudit:
+    """The last time that all claims were measured together.
+
+    :param code: digest of all code, as `CurrentCode` gives it
+    :param date: the day in UTC, as in ``2026-11-25``
+    :param libraries: versions of the libraries of the settings, by name
+    :param machine: as `rlverify.project.code.machine` gives it
+    :param revision: of the code, as Git describes it; empty without Git
+    :param seconds: that a run of each experiment took, by its name
+    """
+
+    code: str = ""
+    date: str = ""
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    machine: str = ""
+    revision: str = ""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+_FILE: Final = TypeAdapter(FullAudit)
+
+
+def full_audit_json(audit: FullAudit) -> str:
+    """The text of the file."""
+    return canonical_json(asdict(audit))
+
+
+def load_full_audit(reports: Path) -> FullAudit:
+    """What the file in a folder of reports says; nothing where there is none, or it is broken."""
+    path = reports / FULL_AUDIT
+    return parsed_full_audit(text_of(path)) if path.is_file() else FullAudit()
+
+
+def parsed_full_audit(text: str) -> FullAudit:
+    """What a text of the file says; nothing if it is broken."""
+    try:
+        return _FILE.validate_json(text)
+    except ValidationError:
+        return FullAudit()
+
 
 SCHEMA_VERSION = 2
 FIGURE_SCHEMA_VERSION = 3

@@ -3,22 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rlverify.evidence.files import write_files
-from rlverify.kill_matrix.changed import require_test
-from rlverify.kill_matrix.matrix_file import load
-from rlverify.kill_matrix.plan import MatrixPlan
+from pydantic import TypeAdapter, ValidationError
+
+from rlverify.evidence.files import sealed, why_unreadable, write_files
+from rlverify.kill_matrix.plan import MatrixPlan, require_test
 from rlverify.project.catalogue_entries import UNWRITTEN_STATEMENT, UNWRITTEN_TITLE
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Verdict
 from rlverify.records.errors import MatrixError
-from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
 from rlverify.records.matrix import FaultPlan, FaultResult, Matrix
-from rlverify.records.problems import Problem
+from rlverify.records.problems import CLAIM_FELL, HARNESS_FAILED, Problem
 from rlverify.reporting.kill_matrix_page import kill_matrix
+
+_MATRIX = TypeAdapter(Matrix)
+AGAIN = "measure it again with `rlverify matrix --update`"
+
+
+def matrix_json(matrix: Matrix) -> str:
+    """The same bytes for the same matrix, with a digest of its content."""
+    return sealed(asdict(matrix))
+
+
+def load_matrix(path: Path) -> Matrix | None:
+    """The matrix in a file; None where there is no file.
+
+    :raises MatrixError: if it cannot be read or believed
+    """
+    try:
+        return matrix_from_json(path.read_text(encoding="utf-8"), path)
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise MatrixError(path, f"cannot be read: {error}") from error
+
+
+def matrix_from_json(text: str, path: Path) -> Matrix:
+    """Read what `to_json` wrote.
+
+    :param path: where it stands, for the error
+    :raises MatrixError: if a field is missing, unknown or mistyped, or the file was edited
+    """
+    try:
+        matrix = _MATRIX.validate_json(text)
+    except ValidationError as error:
+        raise MatrixError(path, why_unreadable(error, text, AGAIN)) from error
+    if matrix_json(matrix) != text:
+        raise MatrixError(path, f"holds what no measurement writes, or was edited; {AGAIN}")
+    return matrix
+
 
 MATRIX, REPORT = "matrix.json", "kill-matrix.md"
 REMEDY = "run `rlverify matrix --update`"
@@ -52,7 +88,7 @@ def committed_status(matrix_plan: MatrixPlan, paths: ReportPaths) -> CommittedSt
     """
     if unknown := [*unknown_tests(matrix_plan)]:
         return CommittedStatus(None, tuple(unknown))
-    matrix = load(path_of(paths))
+    matrix = load_matrix(path_of(paths))
     if matrix is None:
         missing = Problem(MATRIX, CLAIM_FELL, "which tests detect which faults was never measured", remedy=REMEDY)
         return CommittedStatus(None, (missing,) * matrix_plan.has_tests)
@@ -103,7 +139,7 @@ def render_page(project: Project, matrix: Matrix) -> str:
 
 def write_report(matrix_plan: MatrixPlan, paths: ReportPaths) -> None:
     """Render the report from the committed matrix, if there is one."""
-    if (matrix := load(path_of(paths))) is not None:
+    if (matrix := load_matrix(path_of(paths))) is not None:
         write_files(paths.reports, {REPORT: render_page(matrix_plan.project, matrix)})
 
 

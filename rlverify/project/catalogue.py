@@ -34,7 +34,7 @@ from rlverify.project.catalogue_entries import (
     UntestedEntry,
 )
 from rlverify.project.citations import Documents
-from rlverify.project.toml_file import toml_of
+from rlverify.project.settings import toml_of
 from rlverify.records.claims import (
     Cause,
     Claim,
@@ -45,8 +45,7 @@ from rlverify.records.claims import (
     Quotation,
     UntestedLines,
 )
-from rlverify.records.errors import CatalogueError
-from rlverify.records.suggesting import suggestion
+from rlverify.records.errors import CatalogueError, suggestion
 
 SCHEMA_VERSION: Final = 1
 """Of the files; one without ``schema_version`` has this one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,14 +15,20 @@ from typing import Any, Final, TypeVar
 
 from rlverify.project.catalogue import Catalogue, load
 from rlverify.project.citations import Documents
-from rlverify.project.experiments import EXPERIMENTS, Experiment
-from rlverify.project.faults import FAULTS, Fault
 from rlverify.project.fingerprint import is_within, module_digests, module_path
-from rlverify.project.importing import names_what_is_gone
-from rlverify.project.pages import PAGES, Page
-from rlverify.project.plots import FIGURE_PLOTS, FigurePlot
-from rlverify.project.probes import PROBES, Probe
-from rlverify.project.registry import Registry
+from rlverify.project.registry import (
+    EXPERIMENTS,
+    FAULTS,
+    FIGURE_PLOTS,
+    PAGES,
+    PROBES,
+    Experiment,
+    Fault,
+    FigurePlot,
+    Page,
+    Probe,
+    Registry,
+)
 from rlverify.project.settings import FILE, ReportPaths, Settings, find_root, load_settings
 from rlverify.records.attempts import places_of
 from rlverify.records.claims import Claim
@@ -33,9 +39,18 @@ from rlverify.records.errors import (
     RegistrationError,
     SettingsError,
     UnknownNameError,
+    suggestion,
 )
-from rlverify.records.printing import stdout_sent_to_stderr
-from rlverify.records.suggesting import suggestion
+from rlverify.records.process import stdout_sent_to_stderr
+
+
+def names_what_is_gone(error: BaseException, is_searched: Callable[[str], bool]) -> bool:
+    """Whether a module does not exist, or has not what was to be imported from it.
+
+    :param is_searched: whether a module, given by its dotted name, is one of those that this is about
+    """
+    return isinstance(error, ImportError) and is_searched(error.name or "")
+
 
 Entry = TypeVar("Entry")
 

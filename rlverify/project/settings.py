@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from rlverify.project.toml_file import toml_of
-from rlverify.records.errors import SettingsError
-from rlverify.records.suggesting import suggestion
+from rlverify.records.errors import CatalogueError, SettingsError, suggestion
+
+Content = TypeVar("Content", bound=BaseModel)
+
+
+def read_toml(path: Path, kind: type[Content], context: dict[str, Any] | None = None) -> Content:
+    """What a file says.
+
+    :param context: what the validators of ``kind`` are given
+    :raises CatalogueError: if it cannot be read; naming the field of its first broken entry
+    """
+    content = toml_of(path, partial(CatalogueError, path.name, "", ""))
+    try:
+        return kind.model_validate(content, context=context)
+    except ValidationError as error:
+        problem: Any = error.errors()[0]
+        raise CatalogueError(path.name, "", ".".join(map(str, problem["loc"])), problem["msg"]) from error
+
+
+def toml_of(path: Path, broken: Callable[[str], Exception]) -> dict[str, Any]:
+    """What a file says, unchecked.
+
+    :param broken: makes the error for a file that cannot be read, from the reason
+    """
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise broken(f"cannot be read: {error}") from error
+
 
 FILE: Final = "pyproject.toml"
 TABLE: Final = "tool.rlverify"

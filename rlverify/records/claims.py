@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
-from rlverify.records.runs import VARIANTS, Variant
+from rlverify.records.measured import VARIANTS, Variant
 
 ClaimKind: TypeAlias = Literal["defect", "fix", "figure", "assurance", "finding", "null"]
 DocumentGives: TypeAlias = Literal["interval", "statement"]

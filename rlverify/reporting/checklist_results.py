@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rlverify.records.checklists import Checklist, ChecklistItem
 from rlverify.records.claims import Verdict
-from rlverify.reporting.record import Record
+from rlverify.reporting.checklists import Checklist, ChecklistItem
 from rlverify.reporting.report_data import ReportData
-from rlverify.verdicts.verdict import decide_variant
+from rlverify.verdicts.verdict import Record, decide_variant
 
 HOLDS: Final = "holds"
 FOUND: Final = "found"

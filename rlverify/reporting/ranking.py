@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from rlverify.records.claims import NOT_STATED, Cause, Severity, Verdict
-from rlverify.reporting.record import UNDER_CONDITION, Record
+from rlverify.verdicts.verdict import UNDER_CONDITION, Record
 
 Confidence: TypeAlias = Literal["high", "medium", "low"]
 Phase: TypeAlias = Literal["now", "next", "later"]

@@ -2,20 +2,56 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from rlverify.evidence.full_audit import FullAudit
+from rlverify.evidence.evidence_files import FullAudit, load_full_audit, parsed_full_audit
 from rlverify.project.citations import document_key
-from rlverify.project.coverage import Coverage, total
-from rlverify.project.pages import Page
-from rlverify.records.checklists import Checklist, NamedTest
+from rlverify.project.content import Project
+from rlverify.project.planting import source_of_fault
+from rlverify.project.registry import Page, Plot
 from rlverify.records.claims import Cause, Claim, Contradiction, UntestedLines, Verdict
-from rlverify.records.plot_points import Plot
-from rlverify.reporting.code_blocks import PlantedCode
-from rlverify.reporting.record import Record
+from rlverify.reporting.checklists import (
+    Checklist,
+    Coverage,
+    NamedTest,
+    coverage,
+    load_checklists,
+    load_effects,
+    load_named_tests,
+    total,
+)
+from rlverify.verdicts.verdict import Record, with_conditions
+
+
+@dataclass(frozen=True)
+class PlantedCode:
+    """What a fault or a documented fix replaces a member by, as source code.
+
+    :param target: ``package.module:Class.member``
+    """
+
+    target: str
+    replacement: str
+
+
+def planted_code(claim: Claim, code: Mapping[str, PlantedCode]) -> list[tuple[str, str]]:
+    """(title, source) of the bug and of the documented fix; empty where a claim plants nothing.
+
+    The healthy member is left out: a renamed local variable would make committed pages out of date.
+
+    :param code: by name of the fault or fix
+    """
+    named = (("the bug", claim.fault), ("the documented fix", claim.documented_fix))
+    return [
+        (f"{title}, in place of {code[name].target}", code[name].replacement)
+        for title, name in named
+        if name is not None and name in code
+    ]
+
 
 CLAIMS: Final = "claims.md"
 """The page of the claims for whose document the project registers no page."""
@@ -183,3 +219,57 @@ def _overlap(one: tuple[str, int, int], other: tuple[str, int, int]) -> bool:
 def differences_first(records: Sequence[Record]) -> list[Record]:
     """Claims that contradict their document, then holes, then all others; each in the order of the catalogue."""
     return sorted(records, key=lambda record: (not record.contradicts_document, record.verdict is not None))
+
+
+def collect(project: Project, reports: Path, records: Sequence[Record], full_audit: str | None = None) -> ReportData:
+    """Everything that the reports of a project are made of.
+
+    :param reports: the folder of the committed reports
+    :param full_audit: the text of a `full_audit.json` that is about to replace the committed one, or None
+    :raises HarnessError: if a file cannot be read
+    """
+    home = project.settings.reports  # links are the same wherever the pages are written
+    effects = load_effects(project.folder)
+    checklists = load_checklists(project.folder, project.documents)
+    return ReportData(
+        records=tuple(with_conditions(records)),
+        pages=project.pages,
+        contradictions=project.catalogue.contradictions,
+        causes=project.catalogue.causes,
+        code=_code(project),
+        full_audit=load_full_audit(reports) if full_audit is None else parsed_full_audit(full_audit),
+        under_test=project.settings.under_test,
+        files={key: Path(os.path.relpath(path, home)).as_posix() for key, path in project.documents.paths.items()},
+        lines=project.documents.lines,
+        coverage=coverage(project.documents, project.catalogue, checklists),
+        untestable=project.catalogue.untestable,
+        untested=project.catalogue.untested,
+        checklists=checklists,
+        tests=load_named_tests(reports),
+        plots=_plots(project, records),
+        templates=project.templates,
+        command=project.settings.command,
+        effects=effects.texts,
+        effects_page=effects.about,
+    )
+
+
+def _code(project: Project) -> Mapping[str, PlantedCode]:
+    """What every fault and documented fix that a claim names replaces; nothing of one whose target is gone."""
+    names = {name for claim in project.claims for name in (claim.fault, claim.documented_fix) if name is not None}
+    found = {name: source_of_fault(each) for name, each in project.faults.items() if name in names}
+    return {name: PlantedCode(*sources) for name, sources in found.items() if sources is not None}
+
+
+def _plots(project: Project, records: Sequence[Record]) -> dict[str, Plot]:
+    """The plots of figures by name, without those of a figure that has no values."""
+    values = {
+        record.claim.id: record.evidence.figure.values
+        for record in records
+        if record.evidence is not None and record.evidence.figure is not None
+    }
+    return {
+        name: each.draw(*(values[claim] for claim in each.claims))
+        for name, each in project.figure_plots.items()
+        if all(claim in values for claim in each.claims)
+    }

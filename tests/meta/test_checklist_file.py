@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.project.checklist_file import NAME, load_checklists
 from rlverify.project.citations import Documents
-from rlverify.records.checklists import Checklist, ChecklistItem
 from rlverify.records.errors import CatalogueError
+from rlverify.reporting.checklists import CHECKLISTS, Checklist, ChecklistItem, load_checklists
 
 DOCUMENTS = Documents(lines={"notes": ("# Readiness", "", "- tests pass", "- state survives")})
 RULES = """
@@ -44,7 +43,7 @@ item = [{item = "written", documented = "yes", met = true, cites = ["notes:1"]}]
 
 
 def test_checklists_keep_every_field(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_text(RULES, encoding="utf-8")
+    (tmp_path / CHECKLISTS).write_text(RULES, encoding="utf-8")
     survives = ChecklistItem("state survives", "yes", True, ("notes:4",), ("BUG-01",), core_claims=("ALL-01",))
     passing = ChecklistItem("tests pass", "no", False, ("notes:3",), (), tests="002")
     written = ChecklistItem("written", "yes", True, ("notes:1",), ())
@@ -72,10 +71,10 @@ def test_a_broken_checklist_is_reported_with_its_place(
     tmp_path: Path, old: str, new: str, field: str, reason: str
 ) -> None:
     assert old in RULES
-    (tmp_path / NAME).write_bytes(RULES.replace(old, new, 1).encode("utf-8", "surrogateescape"))
+    (tmp_path / CHECKLISTS).write_bytes(RULES.replace(old, new, 1).encode("utf-8", "surrogateescape"))
     with pytest.raises(CatalogueError) as raised:
         load_checklists(tmp_path, DOCUMENTS)
-    assert (raised.value.file, raised.value.claim, raised.value.field) == (NAME, "", field)
-    place = f"{NAME}, {field}" if field else NAME
+    assert (raised.value.file, raised.value.claim, raised.value.field) == (CHECKLISTS, "", field)
+    place = f"{CHECKLISTS}, {field}" if field else CHECKLISTS
     assert str(raised.value).startswith(f"catalogue {place}: ")
     assert reason in str(raised.value)

@@ -10,10 +10,9 @@ import pytest
 from rlverify.project.catalogue import load
 from rlverify.project.citations import Citation, Documents
 from rlverify.project.content import open_project
-from rlverify.project.coverage import Coverage, coverage, total
-from rlverify.records.checklists import Checklist, ChecklistItem
 from rlverify.records.errors import CatalogueError
-from rlverify.reporting.collecting import collect
+from rlverify.reporting.checklists import Checklist, ChecklistItem, Coverage, coverage, total
+from rlverify.reporting.report_data import collect
 
 PROJECT = open_project(Path(__file__).parents[2])
 DOCUMENTS = PROJECT.documents

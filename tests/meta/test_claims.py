@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.evidence.figure_evidence import criterion_digest
+from rlverify.evidence.summarising import criterion_digest
 from rlverify.project.catalogue import load
 from rlverify.project.citations import Documents
 from rlverify.project.content import Project

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.evidence.seals import sealed
+from rlverify.evidence.files import sealed
 from tests.meta.messages import is_one_line
 from tests.meta.project_folders import toy_with_catalogue
 

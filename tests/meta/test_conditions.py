@@ -17,7 +17,7 @@ from rlverify.records.claims import Claim, DocumentedProblem, EarlierCriterion, 
 from rlverify.records.errors import CatalogueError
 from rlverify.records.measured import Evidence, FigureEvidence
 from rlverify.reporting.phrasing import spread
-from rlverify.reporting.record import Record, attached, with_conditions
+from rlverify.verdicts.verdict import Record, attached, with_conditions
 from tests.report.records import CLAIM, figure, measured
 from tests.report.test_claims_page import MINIMAL_FIGURE
 

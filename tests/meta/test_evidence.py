@@ -12,18 +12,14 @@ from typing import Any
 
 import pytest
 
-from rlverify.evidence.comparing import compare
+from rlverify.evidence.comparing import compare, misfits, shortened
 from rlverify.evidence.evidence_files import from_json, is_committable, load_folder, to_json
-from rlverify.evidence.figure_evidence import measured_figure
-from rlverify.evidence.files import check_writable, write_files
-from rlverify.evidence.seals import sealed
-from rlverify.evidence.staleness import misfits, shortened
-from rlverify.evidence.summarising import raw_lines, summarise
+from rlverify.evidence.files import check_writable, sealed, write_files
+from rlverify.evidence.summarising import measured_figure, raw_lines, summarise
 from rlverify.project.content import Project
 from rlverify.records.claims import Claim
 from rlverify.records.errors import EvidenceError
-from rlverify.records.measured import Evidence
-from rlverify.records.runs import Observation, Run, Variant
+from rlverify.records.measured import Evidence, Observation, Run, Variant
 
 PATH = Path("TOY-01.json")
 Content = dict[str, Any]

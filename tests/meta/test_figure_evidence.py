@@ -12,18 +12,15 @@ from typing import Any
 
 import pytest
 
-from rlverify.evidence.comparing import compare
+from rlverify.evidence.comparing import compare, misfits
 from rlverify.evidence.evidence_files import from_json, is_committable, to_json
-from rlverify.evidence.figure_evidence import measured_figure, rounded, rounded_values, summarise_figure
-from rlverify.evidence.seals import sealed
-from rlverify.evidence.staleness import misfits
+from rlverify.evidence.files import sealed
+from rlverify.evidence.summarising import measured_figure, rounded, rounded_values, summarise_figure
 from rlverify.project.content import Project
 from rlverify.records.claims import Claim, Verdict
 from rlverify.records.errors import EvidenceError
-from rlverify.records.measured import Evidence, FigureEvidence
-from rlverify.records.runs import PairedRun
-from rlverify.reporting.record import Record
-from rlverify.verdicts.verdict import judge
+from rlverify.records.measured import Evidence, FigureEvidence, PairedRun
+from rlverify.verdicts.verdict import Record, judge
 
 PATH = Path("FIG-GAIN.json")
 VALUES = (16.0, 18.0, 19.0, 20.0, 20.0, 21.0, 22.0, 24.0)

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from rlverify.evidence.files import canonical_json
-from rlverify.kill_matrix.changed import require_test
-from rlverify.kill_matrix.committed import few, problems_of, undetected
-from rlverify.kill_matrix.matrix_file import from_json, load, to_json
-from rlverify.kill_matrix.plan import MatrixPlan
+from rlverify.kill_matrix.committed import few, load_matrix, matrix_from_json, matrix_json, problems_of, undetected
+from rlverify.kill_matrix.plan import MatrixPlan, require_test
 from rlverify.project.content import Project, open_project
 from rlverify.records.errors import MatrixError
 from rlverify.records.matrix import (
@@ -127,8 +125,8 @@ def test_every_fault_of_this_repository_is_planned() -> None:
 
 
 def test_a_file_says_what_was_measured() -> None:
-    assert from_json(to_json(MATRIX), PATH) == MATRIX
-    assert load(Path("no-such-file.json")) is None
+    assert matrix_from_json(matrix_json(MATRIX), PATH) == MATRIX
+    assert load_matrix(Path("no-such-file.json")) is None
 
 
 @pytest.mark.parametrize(
@@ -142,12 +140,12 @@ def test_a_file_says_what_was_measured() -> None:
     ],
 )
 def test_a_file_that_was_edited_by_hand_is_not_believed(old: str, new: str, words: str, tmp_path: Path) -> None:
-    text = to_json(MATRIX)
+    text = matrix_json(MATRIX)
     assert old in text
     path = tmp_path / "matrix.json"
     path.write_text(text.replace(old, new), encoding="utf-8")
     with pytest.raises(MatrixError) as error:
-        load(path)
+        load_matrix(path)
     assert words in str(error.value)
     assert "rlverify matrix --update" in str(error.value)
 
@@ -219,16 +217,16 @@ def test_long_lists_are_cut() -> None:
 
 def test_json_keeps_no_times_and_no_paths() -> None:
     fields = {"digest", "history", "measured", "rows", "schema_version", "suites", "tests"}
-    assert set(json.loads(to_json(MATRIX))) == fields
+    assert set(json.loads(matrix_json(MATRIX))) == fields
 
 
 def test_a_fate_that_was_edited_by_hand_is_refused() -> None:
     """One that fits all other fields, as whoever wants a fault to count as detected would write it."""
-    content = json.loads(to_json(MATRIX))
+    content = json.loads(matrix_json(MATRIX))
     survivor = next(row for row in content["rows"] if row["fate"] == "survived")
     survivor.update(fate="killed", killers=[min(content["tests"])])
     with pytest.raises(MatrixError, match="or was edited; measure it again"):
-        from_json(canonical_json(content), Path("matrix.json"))
+        matrix_from_json(canonical_json(content), Path("matrix.json"))
 
 
 @pytest.mark.parametrize(

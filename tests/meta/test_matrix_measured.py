@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rlverify.kill_matrix import sessions
-from rlverify.kill_matrix.measure import Measurement, measure, result_of
 from rlverify.kill_matrix.plan import MatrixPlan, MatrixTask
+from rlverify.kill_matrix.run import Measurement, measure, result_of
 from rlverify.project.content import open_project
 from rlverify.records.errors import MatrixError
 from rlverify.records.matrix import FaultPlan, FaultResult, WeakTest, WeakTestResult

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlverify.kill_matrix import sessions
-from rlverify.kill_matrix.planted_tests import Kill, run_tests, run_under_faults
+from rlverify.kill_matrix.sessions import Kill, run_tests, run_under_faults
 from tests.meta.project_folders import write_settings
 
 TESTS = """

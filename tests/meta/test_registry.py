@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from rlverify.project import experiments, pages, probes
-from rlverify.project.pages import Page, page
-from rlverify.project.registry import Registry
+from rlverify.project import registry
+from rlverify.project.registry import Page, Registry, page
 from rlverify.records.errors import RegistrationError
 from rlverify.reporting.report_data import ReportData
 from tests.report.records import simple
@@ -82,7 +81,7 @@ def test_a_page_cannot_take_another_files_name(name: str) -> None:
 
 def test_a_page_is_registered_with_what_it_is_about(monkeypatch: pytest.MonkeyPatch) -> None:
     registry: Registry[Page] = Registry("page")
-    monkeypatch.setattr(pages, "PAGES", registry)
+    monkeypatch.setattr(registry, "PAGES", registry)
 
     def render(data: ReportData) -> str:
         return str(data)
@@ -96,7 +95,7 @@ def test_a_page_is_registered_with_what_it_is_about(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     ("module", "registry", "register"),
-    [(probes, "PROBES", probes.probe), (experiments, "EXPERIMENTS", experiments.experiment)],
+    [(registry, "PROBES", registry.probe), (registry, "EXPERIMENTS", registry.experiment)],
 )
 def test_a_decorated_function_is_registered_as_it_is(
     module: ModuleType, registry: str, register: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
@@ -113,10 +112,10 @@ def test_a_decorated_function_is_registered_as_it_is(
 
 
 def test_a_page_takes_a_catalogue_file_or_a_document() -> None:
-    pages = tuple(
+    registry = tuple(
         Page(f"{name}.md", name, "", (key,), lambda _: "") for name, key in (("file", "my_claims"), ("document", "002"))
     )
-    data = ReportData((), pages=pages)
+    data = ReportData((), pages=registry)
     assert data.home(simple(1, document="my_claims")) == "file.md"
     assert data.home(simple(1, document="002_toy")) == "document.md"
     assert data.home(simple(1, document="my_other")) == "claims.md"

@@ -20,8 +20,7 @@ from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.attempts import Crash, attempt
 from rlverify.records.errors import EvidenceError
-from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
-from rlverify.records.runs import Run
+from rlverify.records.measured import Evidence, Run, SymptomEvidence, VariantEvidence
 from rlverify.running.executors import ProcessExecutor
 from rlverify.running.runner import run_claims, run_here
 
@@ -154,7 +153,7 @@ def test_broken_evidence_of_a_claim_that_cannot_be_measured_is_no_evidence(
     paths = ReportPaths(tmp_path / "reports")
     write_files(paths.evidence, {"CRASH.json": "{"})
     monkeypatch.setattr(
-        "rlverify.gating.measuring.run_claims",
+        "rlverify.gating.audit.run_claims",
         lambda _, claims, **__: {each.id: (Run("healthy", 0, error="boom"),) for each in claims},
     )
     result = audit(troubleproject, paths, update=True, executor=ONE, on_progress=lambda *_: None)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rlverify.evidence.full_audit import FullAudit
+from rlverify.evidence.evidence_files import FullAudit
 from rlverify.records.claims import Cause, Claim, DocumentedProblem
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
-from rlverify.reporting.record import Record
 from rlverify.reporting.report_data import ReportData
+from rlverify.verdicts.verdict import Record
 from tests.report.records import FILES, data, figure, generic, measured, simple
 
 ATTACK = (

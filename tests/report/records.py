@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlverify.project.content import open_project
-from rlverify.project.coverage import Coverage
-from rlverify.records.checklists import Checklist, ChecklistItem, NamedTest
+from rlverify.project.registry import Line, Plot
 from rlverify.records.claims import (
     Claim,
     Contradiction,
@@ -20,11 +19,10 @@ from rlverify.records.claims import (
     UntestedLines,
     Verdict,
 )
-from rlverify.records.measured import Evidence, FigureEvidence, SymptomEvidence, VariantEvidence
-from rlverify.records.plot_points import Line, Plot
-from rlverify.records.runs import Variant
-from rlverify.reporting.record import Record
+from rlverify.records.measured import Evidence, FigureEvidence, SymptomEvidence, Variant, VariantEvidence
+from rlverify.reporting.checklists import Checklist, ChecklistItem, Coverage, NamedTest
 from rlverify.reporting.report_data import ReportData
+from rlverify.verdicts.verdict import Record
 
 PROJECT = open_project(Path(__file__).parents[2])
 CLAIM = Claim(

@@ -15,9 +15,9 @@ from rlverify.project.citations import Documents
 from rlverify.records.claims import Claim
 from rlverify.records.matrix import Matrix
 from rlverify.reporting.kill_matrix_page import kill_matrix
-from rlverify.reporting.record import Record
 from rlverify.reporting.rendering import render_all
 from rlverify.reporting.report_data import ReportData
+from rlverify.verdicts.verdict import Record
 from tests.report.records import MISFIT, data, figure, generic, measured
 
 PAGES = ("claims.md", "index.md", "action-plan.md", "wrong-statements.md", "contradictions.md", "all-claims.md")

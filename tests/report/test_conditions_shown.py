@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.project.effects_file import Effects, load_effects
 from rlverify.records.claims import EarlierCriterion, Verdict
 from rlverify.records.errors import CatalogueError
-from rlverify.reporting.claim_status import ClaimStatus, status_of, told
+from rlverify.reporting.checklists import Effects, load_effects
 from rlverify.reporting.json_report import JsonReport
 from rlverify.reporting.junit import JUnitReport
+from rlverify.reporting.phrasing import told
 from rlverify.reporting.ranking import STATUSES, confidence, status_of_statement
-from rlverify.reporting.record import Record
 from rlverify.reporting.rendering import render_all
+from rlverify.verdicts.verdict import ClaimStatus, Record, status_of
 from tests.meta.test_conditions import CONFIRMED, under
 from tests.report.records import CLAIM, data_of, figure, generic, measured
 

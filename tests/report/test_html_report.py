@@ -12,11 +12,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from rlverify.reporting.collecting import collect
 from rlverify.reporting.html_report import html_of, render_html
-from rlverify.reporting.record import Record
-from rlverify.reporting.report_data import ReportData, anchor
+from rlverify.reporting.report_data import ReportData, anchor, collect
 from rlverify.reporting.svg import draw
+from rlverify.verdicts.verdict import Record
 from tests.report.assessed import LONG, assessed_data, hostile
 from tests.report.records import PROJECT, data, generic, measured, simple, toy_plot
 

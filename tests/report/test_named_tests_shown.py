@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from rlverify.records.checklists import NamedTest
 from rlverify.records.errors import EvidenceError
-from rlverify.reporting.named_tests import load_named_tests
+from rlverify.reporting.checklists import NamedTest, load_named_tests
 
 NAMED = ["tests/a.py::T::test_a", "tests/a.py::test_b", "tests/a.py::test_c"]
 MATRIX: dict[str, Any] = {

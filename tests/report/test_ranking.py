@@ -9,7 +9,7 @@ import pytest
 
 from rlverify.records.claims import Basis, Cause, Scale, Severity
 from rlverify.reporting.ranking import confidence, is_real_bug, phase, plan, ranked, real_bugs, wrong_statements
-from rlverify.reporting.record import Record
+from rlverify.verdicts.verdict import Record
 from tests.report.records import CLAIM, figure, measured, simple
 
 

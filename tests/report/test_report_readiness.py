@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from rlverify.records.checklists import Checklist, ChecklistItem, NamedTest
 from rlverify.reporting.checklist_results import results
-from rlverify.reporting.record import Record
+from rlverify.reporting.checklists import Checklist, ChecklistItem, NamedTest
 from rlverify.reporting.report_data import ReportData
+from rlverify.verdicts.verdict import Record
 from tests.report.records import CLAIM, FILES, MISFIT, NULL, measured, simple
 
 GOOD = measured(simple(1), healthy=2, faulty=0)
