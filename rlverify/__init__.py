@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Plot,
         add_fault,
         experiment,
+        facts,
         fault,
         figure_plot,
         get_fault,
@@ -31,6 +32,7 @@ __all__ = [
     "Plot",
     "add_fault",
     "experiment",
+    "facts",
     "fault",
     "figure_plot",
     "get_fault",
@@ -43,27 +45,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Fault": "rlverify.project.registry",
-    "Line": "rlverify.project.registry",
     "Observation": "rlverify.records.measured",
-    "Planted": "rlverify.project.planting",
-    "Plot": "rlverify.project.registry",
-    "add_fault": "rlverify.project.registry",
-    "experiment": "rlverify.project.registry",
-    "fault": "rlverify.project.registry",
-    "figure_plot": "rlverify.project.registry",
-    "get_fault": "rlverify.project.registry",
-    "healthy": "rlverify.project.planting",
-    "null_fault_of": "rlverify.project.planting",
-    "page": "rlverify.project.registry",
-    "plant": "rlverify.project.planting",
-    "probe": "rlverify.project.registry",
-    "unclaimed": "rlverify.project.registry",
+    **dict.fromkeys(["Planted", "healthy", "null_fault_of", "plant"], "rlverify.project.planting"),
 }
+"""Of every other name it is `rlverify.project.registry`."""
 
 
 def __getattr__(name: str) -> Any:
     """Import a name when it is asked for, so that `rlverify.checks` loads nothing of the audit."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOMES.get(name, "rlverify.project.registry")), name)

@@ -18,11 +18,13 @@ from rlverify.project.citations import Documents
 from rlverify.project.fingerprint import is_within, module_digests, module_path
 from rlverify.project.registry import (
     EXPERIMENTS,
+    FACTS,
     FAULTS,
     FIGURE_PLOTS,
     PAGES,
     PROBES,
     Experiment,
+    Facts,
     Fault,
     FigurePlot,
     Page,
@@ -210,6 +212,11 @@ class Project:
     def pages(self) -> tuple[Page, ...]:
         """The registered report pages, in the order of the documents that they are about."""
         return tuple(sorted(self._load(PAGES).values(), key=lambda page: page.documents))
+
+    @cached_property
+    def facts(self) -> Mapping[str, Facts]:
+        """What the project adds for its templates, by name."""
+        return self._load(FACTS)
 
     @property
     def _checked_package(self) -> str:

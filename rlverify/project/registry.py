@@ -10,6 +10,7 @@ import math
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from rlverify.project.fingerprint import is_within
@@ -303,6 +304,28 @@ def page(name: str, *, title: str, about: str, documents: Iterable[str]) -> Call
 
     def register(function: AnyRenderer) -> AnyRenderer:
         PAGES.add(name, Page(name, title, about, tuple(documents), function), function.__module__)
+        return function
+
+    return register
+
+
+Facts: TypeAlias = Callable[[Any, Path], Any]
+"""From a `Project` and its folder of reports to what templates of the project read."""
+AnyFacts = TypeVar("AnyFacts", bound=Facts)
+
+FACTS: Registry[Facts] = Registry("page")
+
+
+def facts(name: str) -> Callable[[AnyFacts], AnyFacts]:
+    """Register the decorated function of a module in ``pages``: what it returns is ``data.facts[name]`` in templates.
+
+    The facts ``remarks`` are a line of Markdown for the section of a claim, by its id.
+
+    :raises RegistrationError: if other facts have this name
+    """
+
+    def register(function: AnyFacts) -> AnyFacts:
+        FACTS.add(name, function, function.__module__)
         return function
 
     return register

@@ -7,27 +7,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from rlverify.records.errors import CatalogueError, SettingsError, suggestion
 
-Content = TypeVar("Content", bound=BaseModel)
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a file of the content package says, unchecked.
 
-def read_toml(path: Path, kind: type[Content], context: dict[str, Any] | None = None) -> Content:
-    """What a file says.
-
-    :param context: what the validators of ``kind`` are given
-    :raises CatalogueError: if it cannot be read; naming the field of its first broken entry
+    :raises CatalogueError: if it cannot be read
     """
-    content = toml_of(path, partial(CatalogueError, path.name, "", ""))
-    try:
-        return kind.model_validate(content, context=context)
-    except ValidationError as error:
-        problem: Any = error.errors()[0]
-        raise CatalogueError(path.name, "", ".".join(map(str, problem["loc"])), problem["msg"]) from error
+    return toml_of(path, partial(CatalogueError, path.name, "", ""))
 
 
 def toml_of(path: Path, broken: Callable[[str], Exception]) -> dict[str, Any]:

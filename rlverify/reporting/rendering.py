@@ -8,7 +8,6 @@ from typing import Final
 
 from rlverify.project.registry import Page
 from rlverify.records.claims import NOT_STATED
-from rlverify.reporting.checklist_results import results
 from rlverify.reporting.markdown import render
 from rlverify.reporting.phrasing import BASES
 from rlverify.reporting.ranking import (
@@ -114,7 +113,7 @@ def render_appendix(data: ReportData, pages: Sequence[Page]) -> dict[str, str]:
             statements=_row("All statements", "", data.statements),
             findings=_row("Findings of our own", "", data.findings),
         ),
-        "contradictions.md": render("contradictions.md.j2", data, results=results(data)),
+        "contradictions.md": render("contradictions.md.j2", data),
     }
     return {name: texts[name] for name in APPENDIX}
 

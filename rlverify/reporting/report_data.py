@@ -6,24 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rlverify.evidence.evidence_files import FullAudit, load_full_audit, parsed_full_audit
 from rlverify.project.citations import document_key
 from rlverify.project.content import Project
 from rlverify.project.planting import source_of_fault
 from rlverify.project.registry import Page, Plot
-from rlverify.records.claims import Cause, Claim, Contradiction, UntestedLines, Verdict
-from rlverify.reporting.checklists import (
-    Checklist,
-    Coverage,
-    NamedTest,
-    coverage,
-    load_checklists,
-    load_effects,
-    load_named_tests,
-    total,
-)
+from rlverify.records.claims import Cause, Claim, Contradiction, Verdict
 from rlverify.verdicts.verdict import Record, with_conditions
 
 
@@ -67,18 +57,14 @@ class ReportData:
     :param causes: the reasons that several claims share
     :param files: path of each document, relative to the folder of reports, by key
     :param lines: the lines of each document, by key
-    :param coverage: how many lines of each document are tested, by key
-    :param untestable: lines that state nothing testable, and why
-    :param untested: lines that state something testable that no claim measures, and why
-    :param tests: the tests that documents name, or None where they were not measured
     :param plots: what the plots show, by name
     :param templates: folder of the project's own templates, which come before those of the engine
     :param command: how the pages spell the command ``rlverify``
     :param code: what each fault and documented fix replaces, by its name
     :param full_audit: when, and of which revision, all claims were measured together
     :param under_test: the packages under test
-    :param effects: what each claim's defect does to a training run, by id of the claim
-    :param effects_page: the page that says how effects were measured, relative to the folder of reports
+    :param has_matrix: whether a kill matrix is committed
+    :param facts: what the project adds for its own templates, by name; see `rlverify.facts`
     """
 
     records: tuple[Record, ...]
@@ -87,19 +73,20 @@ class ReportData:
     causes: tuple[Cause, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    coverage: Mapping[str, Coverage] = field(default_factory=dict)
-    untestable: tuple[UntestedLines, ...] = ()
-    untested: tuple[UntestedLines, ...] = ()
-    checklists: tuple[Checklist, ...] = ()
-    tests: tuple[NamedTest, ...] | None = None
     plots: Mapping[str, Plot] = field(default_factory=dict)
     templates: Path | None = None
     command: str = "rlverify"
     code: Mapping[str, PlantedCode] = field(default_factory=dict)
     full_audit: FullAudit = field(default_factory=FullAudit)
     under_test: tuple[str, ...] = ()
-    effects: Mapping[str, str] = field(default_factory=dict)
-    effects_page: str = ""
+    has_matrix: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def remarks(self) -> Mapping[str, str]:
+        """A line of Markdown that the project adds to the section of a claim, by its id."""
+        found: Mapping[str, str] = self.facts.get("remarks", {})
+        return found
 
     @property
     def claims(self) -> list[Record]:
@@ -125,19 +112,6 @@ class ReportData:
     def false_alarms(self) -> list[Record]:
         """Null faults that a probe detected."""
         return [record for record in self.nulls if record.verdict not in NO_ALARM]
-
-    def untestable_of(self, document: str) -> list[UntestedLines]:
-        """The untestable lines of one document."""
-        return [each for each in self.untestable if spans(each.cites[0])[0] == document]
-
-    def untested_of(self, document: str) -> list[UntestedLines]:
-        """The untested lines of one document."""
-        return [each for each in self.untested if spans(each.cites[0])[0] == document]
-
-    @property
-    def total_coverage(self) -> Coverage:
-        """The coverage of all documents together."""
-        return total(self.coverage.values())
 
     def record(self, claim_id: str) -> Record | None:
         """The record of that id, or None where the catalogue has no such claim."""
@@ -229,8 +203,6 @@ def collect(project: Project, reports: Path, records: Sequence[Record], full_aud
     :raises HarnessError: if a file cannot be read
     """
     home = project.settings.reports  # links are the same wherever the pages are written
-    effects = load_effects(project.folder)
-    checklists = load_checklists(project.folder, project.documents)
     return ReportData(
         records=tuple(with_conditions(records)),
         pages=project.pages,
@@ -241,16 +213,11 @@ def collect(project: Project, reports: Path, records: Sequence[Record], full_aud
         under_test=project.settings.under_test,
         files={key: Path(os.path.relpath(path, home)).as_posix() for key, path in project.documents.paths.items()},
         lines=project.documents.lines,
-        coverage=coverage(project.documents, project.catalogue, checklists),
-        untestable=project.catalogue.untestable,
-        untested=project.catalogue.untested,
-        checklists=checklists,
-        tests=load_named_tests(reports),
+        has_matrix=(reports / "matrix.json").is_file(),
+        facts={name: make(project, reports) for name, make in project.facts.items()},
         plots=_plots(project, records),
         templates=project.templates,
         command=project.settings.command,
-        effects=effects.texts,
-        effects_page=effects.about,
     )
 
 

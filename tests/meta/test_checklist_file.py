@@ -8,7 +8,7 @@ import pytest
 
 from rlverify.project.citations import Documents
 from rlverify.records.errors import CatalogueError
-from rlverify.reporting.checklists import CHECKLISTS, Checklist, ChecklistItem, load_checklists
+from verification.pages.documents import CHECKLISTS, Checklist, ChecklistItem, load_checklists
 
 DOCUMENTS = Documents(lines={"notes": ("# Readiness", "", "- tests pass", "- state survives")})
 RULES = """
@@ -53,16 +53,11 @@ def test_checklists_keep_every_field(tmp_path: Path) -> None:
     )
 
 
-def test_without_a_file_there_is_no_checklist(tmp_path: Path) -> None:
-    assert load_checklists(tmp_path, DOCUMENTS) == ()
-
-
 @pytest.mark.parametrize(
     ("old", "new", "field", "reason"),
     [
-        ("met = false\n", "", "checklist.0.item.1.met", "Field required"),
-        ('["notes:4"]', '["notes:9"]', "checklist.0.item.0.cites.0", "has the lines 1 to 4"),
-        ('claims = ["BUG-01"]', 'claim = ["BUG-01"]', "checklist.0.item.0.claim", "not permitted"),
+        ("met = false\n", "", "0.item.1.met", "Field required"),
+        ('claims = ["BUG-01"]', 'claim = ["BUG-01"]', "0.item.0.claim", "Unexpected keyword"),
         ('id = "READY-2"', "id = ", "", "cannot be read: "),
         ("tests pass", "\udcff", "", "cannot be read: "),
     ],
@@ -78,3 +73,9 @@ def test_a_broken_checklist_is_reported_with_its_place(
     place = f"{CHECKLISTS}, {field}" if field else CHECKLISTS
     assert str(raised.value).startswith(f"catalogue {place}: ")
     assert reason in str(raised.value)
+
+
+def test_a_checklist_cites_lines_that_are_there(tmp_path: Path) -> None:
+    (tmp_path / CHECKLISTS).write_text(RULES.replace('["notes:4"]', '["notes:9"]', 1), encoding="utf-8")
+    with pytest.raises(CatalogueError, match=r"READY-1, cites: .* has the lines 1 to 4"):
+        load_checklists(tmp_path, DOCUMENTS)

@@ -11,8 +11,8 @@ from rlverify.project.catalogue import load
 from rlverify.project.citations import Citation, Documents
 from rlverify.project.content import open_project
 from rlverify.records.errors import CatalogueError
-from rlverify.reporting.checklists import Checklist, ChecklistItem, Coverage, coverage, total
 from rlverify.reporting.report_data import collect
+from verification.pages.documents import Checklist, ChecklistItem, Coverage, coverage, total
 
 PROJECT = open_project(Path(__file__).parents[2])
 DOCUMENTS = PROJECT.documents
@@ -178,7 +178,7 @@ def test_a_line_is_tested_by_a_claim_or_a_checklist_unless_a_table_says_that_it_
 
 def test_every_line_of_the_documents_is_tested_or_has_a_reason_why_not() -> None:
     assert set(DOCUMENTS.lines) == {stem.partition("_")[0] for stem in DIGESTS}
-    found = collect(PROJECT, PROJECT.paths.reports, ())
+    found = collect(PROJECT, PROJECT.paths.reports, ()).facts["documents"]
     assert {key: each.uncited for key, each in found.coverage.items()} == dict.fromkeys(DOCUMENTS.lines, 0)
     assert all(each.tested > each.untested > 0 for each in found.coverage.values())
     for document in DOCUMENTS.lines:
@@ -189,9 +189,9 @@ def test_every_line_of_the_documents_is_tested_or_has_a_reason_why_not() -> None
 def test_no_line_is_untested_only_because_a_contradiction_quotes_it() -> None:
     listed = [cite for each in (*PROJECT.catalogue.untested, *PROJECT.catalogue.untestable) for cite in each.cites]
     given = DOCUMENTS.positions(listed)
-    found = collect(PROJECT, PROJECT.paths.reports, ())
+    found = collect(PROJECT, PROJECT.paths.reports, ()).facts["documents"]
     measured = [cite for claim in PROJECT.claims for cite in claim.cites]
-    measured += [cite for checklist in found.checklists for item in checklist.items for cite in item.cites]
+    measured += [cite for checklist in found.checklists for item in checklist.item for cite in item.cites]
     statements = {(key, number) for key in DOCUMENTS.lines for number in DOCUMENTS.statements(key)}
     assert statements <= given | DOCUMENTS.positions(measured)
 

@@ -20,9 +20,9 @@ from rlverify.records.claims import (
     Verdict,
 )
 from rlverify.records.measured import Evidence, FigureEvidence, SymptomEvidence, Variant, VariantEvidence
-from rlverify.reporting.checklists import Checklist, ChecklistItem, Coverage, NamedTest
 from rlverify.reporting.report_data import ReportData
 from rlverify.verdicts.verdict import Record
+from verification.pages.documents import Checklist, ChecklistItem, Coverage, DocumentFacts, NamedTest
 
 PROJECT = open_project(Path(__file__).parents[2])
 CLAIM = Claim(
@@ -118,6 +118,7 @@ def records() -> list[Record]:
 
 def data_of(found: Iterable[Record] = (), **changes: Any) -> ReportData:
     """Report data of some records, with the pages, the templates and the command of this project."""
+    changes.setdefault("facts", {"documents": DocumentFacts()})
     return ReportData(
         records=tuple(found),
         files=FILES,
@@ -165,27 +166,32 @@ def data() -> ReportData:
                 ("TOY-01", "TOY-02"),
             ),
         ),
-        coverage={"000": Coverage(4, 2, 1, 3), "001": Coverage(11, 5, 4, 0)},
-        untestable=(UntestedLines(("001:1-3", "001:9"), "title | date"), UntestedLines(("002:5",), "counts")),
-        untested=(UntestedLines(("001:20-24", "001:22"), "effort | speed"),),
-        checklists=(
-            Checklist(
-                "READY-1",
-                "Readiness",
-                "ready",
-                ("001:331-350",),
-                (
-                    ChecklistItem("nothing runs code", "yes", True, ("001:338",), ("INT-01",)),
-                    ChecklistItem("state survives", "yes", True, ("001:339",), ("TOY-01", "TOY-03")),
-                    ChecklistItem("tests pass", "yes", True, ("001:339",), (), "002"),
-                    ChecklistItem("documented", "yes", True, ("001:340",), ()),
+        has_matrix=True,
+        facts={
+            "documents": DocumentFacts(
+                coverage={"000": Coverage(4, 2, 1, 3), "001": Coverage(11, 5, 4, 0)},
+                untestable=(UntestedLines(("001:1-3", "001:9"), "title | date"), UntestedLines(("002:5",), "counts")),
+                untested=(UntestedLines(("001:20-24", "001:22"), "effort | speed"),),
+                checklists=(
+                    Checklist(
+                        "READY-1",
+                        "Readiness",
+                        "ready",
+                        ("001:331-350",),
+                        (
+                            ChecklistItem("nothing runs code", "yes", True, ("001:338",), ("INT-01",)),
+                            ChecklistItem("state survives", "yes", True, ("001:339",), ("TOY-01", "TOY-03")),
+                            ChecklistItem("tests pass", "yes", True, ("001:339",), (), "002"),
+                            ChecklistItem("documented", "yes", True, ("001:340",), ()),
+                        ),
+                    ),
                 ),
-            ),
-        ),
-        tests=(
-            NamedTest("002", "tests/a.py", "test_a", "passed", ("forgets", "bug-2")),
-            NamedTest("002", "tests/a.py", "test_b", "failed"),
-        ),
+                tests=(
+                    NamedTest("002", "tests/a.py", "test_a", "passed", ("forgets", "bug-2")),
+                    NamedTest("002", "tests/a.py", "test_b", "failed"),
+                ),
+            )
+        },
         plots={"four-variances": toy_plot()},
     )
 

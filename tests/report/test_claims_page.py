@@ -123,7 +123,7 @@ def test_claims_of_a_document_without_a_page_are_on_the_page_of_claims() -> None
 
 def test_the_index_leads_to_the_kill_matrix_once_it_is_measured() -> None:
     assert "(kill-matrix.md)" in render_all(generic(data()))["index.md"]
-    missing = render_all(replace(generic(data()), tests=None))["index.md"]
+    missing = render_all(replace(generic(data()), has_matrix=False))["index.md"]
     assert "(kill-matrix.md)" not in missing
     assert "- Kill matrix: not measured yet. Run `rlverify matrix --update`" in missing
 

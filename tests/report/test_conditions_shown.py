@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from rlverify.records.claims import EarlierCriterion, Verdict
-from rlverify.records.errors import CatalogueError
-from rlverify.reporting.checklists import Effects, load_effects
 from rlverify.reporting.json_report import JsonReport
 from rlverify.reporting.junit import JUnitReport
 from rlverify.reporting.phrasing import told
@@ -163,21 +160,7 @@ def test_conditions_that_agree_make_a_figure_surer() -> None:
     assert confidence(replace(lonely, claim=replace(lonely.claim, invariant="Always."))) == "high"
 
 
-def test_the_effect_of_a_defect_on_training_is_shown_with_its_page() -> None:
-    effects = {"effects": {"TOY-01": "episode length -30 %"}, "effects_page": "measured/effects.md"}
-    told = "- In a training run ([how it was measured](measured/effects.md)): episode length -30 %"
-    assert told in pages(CONFIRMED, **effects)["claims.md"]
+def test_a_remark_of_the_project_is_in_the_section_of_its_claim() -> None:
+    told = "- In a training run: episode length -30 %"
+    assert told in pages(CONFIRMED, facts={"remarks": {"TOY-01": told}})["claims.md"]
     assert "In a training run" not in pages(CONFIRMED)["claims.md"]
-
-
-def test_effects_are_read_from_the_content_package(tmp_path: Path) -> None:
-    assert load_effects(tmp_path) == Effects()
-    (tmp_path / "effects.toml").write_text('about = "x.md"\n[effects]\n"A-1" = "none seen"\n')
-    assert load_effects(tmp_path) == Effects("x.md", {"A-1": "none seen"})
-
-
-@pytest.mark.parametrize(("text", "told"), [("about", "cannot be read"), ('about = "x"\n', "effects: Field required")])
-def test_broken_effects_are_reported(text: str, told: str, tmp_path: Path) -> None:
-    (tmp_path / "effects.toml").write_text(text)
-    with pytest.raises(CatalogueError, match=told):
-        load_effects(tmp_path)
