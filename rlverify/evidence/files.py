@@ -105,20 +105,6 @@ def first_problem(error: ValidationError) -> str:
     return f"{field}: {first['msg']}" if field else first["msg"]
 
 
-def why_unreadable(error: ValidationError, text: str, remedy: str) -> str:
-    """What is wrong with the text of a file, and what to do.
-
-    :param remedy: what writes the file again
-    """
-    if not text.strip():
-        return f"is empty; {remedy}"
-    for each in error.errors():
-        given, known = each["input"], each.get("ctx", {}).get("expected", "")
-        if each["loc"] == ("schema_version",) and type(given) is int and known.isdecimal() and given > int(known):
-            return f"has schema_version {given}, and this rlverify reads version {known}; upgrade rlverify"
-    return f"{first_problem(error)}; {remedy}"
-
-
 SEAL = "digest"
 
 
@@ -127,15 +113,13 @@ def sealed(content: Mapping[str, Any]) -> str:
     return canonical_json({**content, SEAL: _digest(json.loads(canonical_json(content)))})
 
 
-def check_seal(text: str, path: Path, remedy: str) -> None:
+def check_seal(content: Mapping[str, Any], path: Path, remedy: str) -> None:
     """Compare the digest in a file with its content.
 
     :param remedy: what measures it again
     :raises EvidenceError: if they differ
     """
-    content = json.loads(text)
-    said = content.pop(SEAL)
-    if said != _digest(content):
+    if content.get(SEAL) != _digest({name: value for name, value in content.items() if name != SEAL}):
         raise EvidenceError(path, f"was edited after it was measured: its digest does not fit its content; {remedy}")
 
 

@@ -11,12 +11,10 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import Annotated, Any, Final, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from typing import Final
 
 from rlverify.project.fingerprint import digest
-from rlverify.records.claims import Claim, Verdict
+from rlverify.records.claims import Claim
 from rlverify.records.measured import (
     Evidence,
     FigureEvidence,
@@ -93,40 +91,6 @@ AGREEMENT: Final = 0.01
 SLACK: Final = 1e-6
 """Part of the last digit by which an end may lie outside it and not be moved to the next."""
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class MeasuredFigureEntry(BaseModel):
-    """The ``figure`` object of a file of evidence."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    values: Annotated[tuple[Finite, ...], Field(min_length=2)]
-    mean: Finite
-    low: Finite
-    high: Finite
-    effect_size: Finite | None
-    claimed: tuple[float, float]
-    criterion: str
-
-    @field_validator("claimed", mode="before")
-    @classmethod
-    def _words_are_infinite(cls, value: Any) -> Any:
-        words = {"inf": math.inf, "-inf": -math.inf}
-        return [words.get(end, end) if isinstance(end, str) else end for end in value] if type(value) is list else value
-
-
-class FigureFile(BaseModel):
-    """A file of evidence of a figure."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    schema_version: Literal[3]
-    digest: str
-    claim_id: str
-    figure: MeasuredFigureEntry
-    verdict: Verdict
-
 
 def criterion_digest(claim: Claim) -> str:
     """Digest of what the catalogue says of a figure and its verdict depends on.
@@ -192,26 +156,13 @@ def rounded(mean: float, low: float, high: float) -> tuple[float, float, float]:
     return mean, low, high
 
 
-def as_figure_object(figure: FigureEvidence) -> dict[str, Any]:
-    """What a file holds of a figure."""
-    content = asdict(figure)
-    del content["errors"]
-    return content
-
-
-def figure_of(content: FigureFile) -> Evidence:
-    """The evidence that a file holds."""
-    entry = content.figure
-    figure = FigureEvidence(
-        entry.values, entry.mean, entry.low, entry.high, entry.effect_size, entry.claimed, (), entry.criterion
-    )
-    return Evidence(content.claim_id, tuple(range(figure.runs)), (), figure=figure)
-
-
 def impossible_in_figure(figure: FigureEvidence) -> Iterator[str]:
     """What no measurement can have given."""
     if not figure.claimed[0] < figure.claimed[1]:
         yield f"claims the empty interval from {figure.claimed[0]:g} to {figure.claimed[1]:g}"
+    if not all(map(math.isfinite, figure.values)) or len(figure.values) < 2:
+        yield "needs two or more finite values"
+        return
     again = measured_figure(figure.values, figure.claimed)
     for name in ("values", "mean", "low", "high", "effect_size"):
         told, follows = getattr(figure, name), getattr(again, name)

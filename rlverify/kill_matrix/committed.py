@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from rlverify.evidence.files import sealed, why_unreadable, write_files
+from rlverify.evidence.files import first_problem, sealed, write_files
 from rlverify.kill_matrix.plan import MatrixPlan, require_test
 from rlverify.project.catalogue_entries import UNWRITTEN_STATEMENT, UNWRITTEN_TITLE
 from rlverify.project.content import Project
@@ -50,7 +50,7 @@ def matrix_from_json(text: str, path: Path) -> Matrix:
     try:
         matrix = _MATRIX.validate_json(text)
     except ValidationError as error:
-        raise MatrixError(path, why_unreadable(error, text, AGAIN)) from error
+        raise MatrixError(path, f"{first_problem(error)}; {AGAIN}") from error
     if matrix_json(matrix) != text:
         raise MatrixError(path, f"holds what no measurement writes, or was edited; {AGAIN}")
     return matrix

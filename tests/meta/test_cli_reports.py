@@ -91,7 +91,7 @@ def test_the_gate_falls_when_evidence_or_report_are_out_of_date(toy: Command, re
 
 
 def test_broken_evidence_isis_one_line(toy: Command, reports: Path) -> None:
-    edits = {_edit_evidence: "was edited after it was measured", _forge_evidence: "says REFUTED, fix None, but its"}
+    edits = {_edit_evidence: "was edited after it was measured", _forge_evidence: "says verdict REFUTED, but its"}
     original = (reports / "evidence" / "TOY-02.json").read_bytes()
     for edit, said in edits.items():
         (reports / "evidence" / "TOY-02.json").write_bytes(original)
