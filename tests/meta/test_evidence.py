@@ -91,7 +91,7 @@ def test_evidence_reads_back_as_it_was_written(evidence: Evidence) -> None:
     assert json.loads(text)["verdict"] == "CONFIRMED"
 
 
-def test_what_the_fault_shows_is_part_of_the_evidence(claim: Claim, evidence: Evidence) -> None:
+def test_what_the_fault_shows_is_part_of_the_evidence(claim: Claim) -> None:
     runs = [_run("healthy", 0, True), _run("faulty", 0, False, executions=1)]
     for shows, verdict in ((("count",), "CONFIRMED"), (("raw",), "NOT REPRODUCED")):
         found = summarise(replace(claim, shows=shows), runs)
