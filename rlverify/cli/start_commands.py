@@ -239,7 +239,7 @@ def new(
     if not is_within(target.partition(":")[0], (*project.settings.under_test, project.package)):
         package = target.partition(":")[0].partition(".")[0]
         raise UsageError(f"{package} is not under test; add it to under_test in {project.root / FILE}")
-    catalogue = project.settings.catalogue or project.folder / "catalogue"
+    catalogue = project.catalogue_folder
     if any(catalogue.glob("*.toml")) and claim_id in {claim.id for claim in project.claims}:
         raise UsageError(f"there is a claim {claim_id} already; choose another id")
     if claim_id.lower() in {*project.faults, *project.probes}:

@@ -13,7 +13,6 @@ from rlverify.evidence.files import check_writable, prepare_working_folder
 from rlverify.evidence.summarising import raw_line, raw_lines, summarise, summarise_figure
 from rlverify.gating.committed_evidence import (
     Committed,
-    check_ours,
     check_report,
     committed_records,
     full_audit_of,
@@ -175,7 +174,6 @@ def audit(
     warnings = project.check()
     prepare_working_folder(paths.working)
     if update:
-        check_ours(project, paths)
         check_writable(paths.evidence)
     committed, code = Committed(project, paths), CurrentCode(project)
     claims = [claim for claim in project.claims if chosen is None or claim.id in chosen]

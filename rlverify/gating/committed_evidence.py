@@ -25,7 +25,7 @@ from rlverify.gating.git_base import git
 from rlverify.gating.problem_rules import REMEDY
 from rlverify.project.code import CurrentCode, machine
 from rlverify.project.content import Project
-from rlverify.project.registry import OF_AUDIT, PLOTS_FOLDER
+from rlverify.project.registry import PLOTS_FOLDER
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
 from rlverify.records.errors import EvidenceError
@@ -164,25 +164,6 @@ def _in_order(project: Project, records: Iterable[Record]) -> list[Record]:
     """These records, and one without evidence for each other claim; in the order of the catalogue."""
     found = {record.claim.id: record for record in records}
     return [found.get(claim.id, Record(claim, None)) for claim in project.claims]
-
-
-def check_ours(project: Project, paths: ReportPaths) -> None:
-    """Refuse to replace files in a folder to which no evidence was committed yet.
-
-    :raises EvidenceError: naming the first file that is in the way
-    """
-    ids = {claim.id for claim in project.claims}
-    if not paths.reports.is_dir() or any(
-        path.stem in ids or _is_evidence(path) for path in paths.evidence.glob("*.json")
-    ):
-        return
-    pages = (*OF_AUDIT, *(page.name for page in project.pages))
-    in_the_way = [paths.reports / name for name in pages if (paths.reports / name).exists()]
-    in_the_way += [path for folder in ("evidence", PLOTS_FOLDER) for path in (paths.reports / folder).glob("*")]
-    if in_the_way:
-        raise EvidenceError(
-            in_the_way[0], "was not written by an audit; move it away, or choose another folder for `reports`"
-        )
 
 
 def _is_evidence(path: Path) -> bool:

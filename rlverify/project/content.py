@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from rlverify.project.catalogue import Catalogue, load
+from rlverify.project.catalogue import load
 from rlverify.project.citations import Documents
 from rlverify.project.fingerprint import is_within, module_digests, module_path
 from rlverify.project.registry import (
@@ -134,14 +134,19 @@ class Project:
         """The documents that claims cite."""
         return Documents.read(self.settings.documents or self.folder / "documents")
 
+    @property
+    def catalogue_folder(self) -> Path:
+        """Folder of the TOML files with the claims."""
+        return self.settings.catalogue or self.folder / "catalogue"
+
     @cached_property
-    def catalogue(self) -> Catalogue:
-        """All that the catalogue says; needs no import of what is under test."""
-        return load(self.settings.catalogue or self.folder / "catalogue", self.documents)
+    def claims(self) -> tuple[Claim, ...]:
+        """Every claim, in the order of the catalogue files; needs no import of what is under test."""
+        return load(self.catalogue_folder, self.documents)
 
     def catalogue_file(self, claim: Claim) -> Path:
         """The TOML file of a claim."""
-        return (self.settings.catalogue or self.folder / "catalogue") / f"{claim.document}.toml"
+        return self.catalogue_folder / f"{claim.document}.toml"
 
     def _load(self, registry: Registry[Entry]) -> Mapping[str, Entry]:
         """What the modules of one subpackage of the content register."""
@@ -172,11 +177,6 @@ class Project:
         measuring = [self.folder / kind for kind in (*MEASURING, *SHOWING)]
         under_test = [self.code_places[package] for package in self.settings.under_test]
         return any(map(file.is_relative_to, under_test)) and not any(map(file.is_relative_to, measuring))
-
-    @property
-    def claims(self) -> tuple[Claim, ...]:
-        """Every claim, in the order of the catalogue files."""
-        return self.catalogue.claims
 
     @cached_property
     def faults(self) -> Mapping[str, Fault]:

@@ -278,17 +278,13 @@ class Page:
     render: PageRenderer
 
 
-OF_AUDIT: Final = (
-    "index.md", "action-plan.md", "wrong-statements.md", "contradictions.md", "all-claims.md", "claims.md",
-)  # fmt: skip
-"""Pages of the engine that an audit writes."""
-RESERVED: Final = (*OF_AUDIT, "kill-matrix.md")
+RESERVED: Final = ("index.md", "all-claims.md", "claims.md", "kill-matrix.md")
 """Pages of the engine; a project changes them with a template of the same name."""
 
 PAGES: Registry[Page] = Registry("page")
 
 
-def page(name: str, *, title: str, about: str, documents: Iterable[str]) -> Callable[[AnyRenderer], AnyRenderer]:
+def page(name: str, *, title: str, about: str, documents: Iterable[str] = ()) -> Callable[[AnyRenderer], AnyRenderer]:
     """Register the decorated function as what renders the page ``name``.
 
     The function is called with a `rlverify.reporting.report_data.ReportData` and returns the page as Markdown.

@@ -12,7 +12,7 @@ from jinja2.runtime import Context
 
 from rlverify.records.claims import Claim
 from rlverify.records.measured import Evidence, Variant
-from rlverify.reporting import phrasing, ranking
+from rlverify.reporting import phrasing
 from rlverify.reporting.report_data import ReportData, anchor, planted_code, spans
 
 TITLES: Final[dict[Variant, str]] = {
@@ -62,7 +62,6 @@ def environment(own: Path | None) -> Environment:
         "difference": phrasing.difference,
         "spread": phrasing.spread,
         "symptom": phrasing.symptom,
-        "confidence": ranking.confidence,
         "interval": phrasing.interval,
         "claimed": phrasing.claimed_in_words,
         "origin": phrasing.origin,
@@ -70,7 +69,6 @@ def environment(own: Path | None) -> Environment:
         "statement": phrasing.statement,
     }
     made.filters.update(filters)
-    made.tests["real_bug"] = ranking.is_real_bug
     made.globals.update(
         titles=TITLES,
         symptom_rows=symptom_rows,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from rlverify.records.claims import Basis, Claim, Figure, FixGrade, Verdict
+from rlverify.records.claims import Claim, Figure, FixGrade, Verdict
 from rlverify.records.measured import FigureEvidence, SymptomEvidence, Variant, VariantEvidence
 from rlverify.verdicts.verdict import Record
 
@@ -50,16 +50,6 @@ def measured_in_words(measured: FigureEvidence, unit: str) -> str:
 
 SHOWN_SYMPTOMS: Final = 3
 EMPTY: Final = "(empty)"
-
-BASES: Final[dict[Basis | None, str]] = {
-    "code": "code of the bug, the fix or the call",
-    "formula": "formula or number",
-    "behaviour": "behaviour in words",
-    "reconstruction": "title only; our reconstruction",
-    "implied": "not stated in this form, only implied",
-    None: "no class in the catalogue",
-}
-"""What a document gives for a claim, in words."""
 
 FIX_WORDS: Final = {
     FixGrade.PARTIAL: "repairs only a part",

@@ -13,7 +13,7 @@ from rlverify.project.citations import document_key
 from rlverify.project.content import Project
 from rlverify.project.planting import source_of_fault
 from rlverify.project.registry import Page, Plot
-from rlverify.records.claims import Cause, Claim, Contradiction, Verdict
+from rlverify.records.claims import Claim, Verdict
 from rlverify.verdicts.verdict import Record, with_conditions
 
 
@@ -54,7 +54,6 @@ class ReportData:
     """Everything that the reports are made of.
 
     :param pages: the pages that the project registers, the index and the page of all other claims apart
-    :param causes: the reasons that several claims share
     :param files: path of each document, relative to the folder of reports, by key
     :param lines: the lines of each document, by key
     :param plots: what the plots show, by name
@@ -69,8 +68,6 @@ class ReportData:
 
     records: tuple[Record, ...]
     pages: tuple[Page, ...] = ()
-    contradictions: tuple[Contradiction, ...] = ()
-    causes: tuple[Cause, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     plots: Mapping[str, Plot] = field(default_factory=dict)
@@ -206,8 +203,6 @@ def collect(project: Project, reports: Path, records: Sequence[Record], full_aud
     return ReportData(
         records=tuple(with_conditions(records)),
         pages=project.pages,
-        contradictions=project.catalogue.contradictions,
-        causes=project.catalogue.causes,
         code=_code(project),
         full_audit=load_full_audit(reports) if full_audit is None else parsed_full_audit(full_audit),
         under_test=project.settings.under_test,

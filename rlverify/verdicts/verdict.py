@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol, TypeAlias
 
 from rlverify.records.claims import NOT_STATED, Claim, FixGrade, Verdict
 from rlverify.records.measured import Evidence, FigureEvidence, Run, VariantEvidence
@@ -121,6 +121,10 @@ OWN: Final = (Verdict.CONFIRMED, Verdict.REFUTED, Verdict.NOT_REPRODUCED)
 """The verdicts that another condition can contradict."""
 
 
+Confidence: TypeAlias = Literal["high", "medium", "low"]
+CONFIDENCES: Final[tuple[Confidence, ...]] = ("high", "medium", "low")
+
+
 @dataclass(frozen=True)
 class Record:
     """A claim with its evidence, or None where there is no evidence, which a report shows as missing.
@@ -224,6 +228,21 @@ class Record:
         """Whether nothing can be said of the claim or of its fix: a result is missing, or decides nothing."""
         fix_is_open = self.fix_grade is FixGrade.UNDECIDED and not self.fix_depends
         return not (self.has_verdict or self.depends) or fix_is_open
+
+    @property
+    def confidence(self) -> Confidence:
+        """How sure the verdict is.
+
+        low: the document does not give what was tested (a reconstruction, or an implied statement). medium: measured
+        only under one condition, on a small synthetic problem or, if a figure, without training runs. high: measured
+        on the component or in the training run that the claim is about, or under several conditions of the claim.
+        """
+        claim = self.claim
+        if claim.basis in NOT_STATED:
+            return "low"
+        is_small = claim.scale == "toy" or (claim.figure is not None and claim.scale != "training")
+        others = [each for each in self.of_conditions(of_fix=False) if each in UNDER_CONDITION]
+        return "medium" if is_small and not (others or claim.invariant) else "high"
 
     @property
     def missing_conditions(self) -> list[str]:

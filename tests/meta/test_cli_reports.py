@@ -12,7 +12,7 @@ from rlverify.evidence.files import sealed
 from tests.meta.messages import is_one_line
 from tests.meta.project_folders import toy_with_catalogue
 
-PAGES = {"claims.md", "index.md", "action-plan.md", "wrong-statements.md", "contradictions.md", "all-claims.md"}
+PAGES = {"claims.md", "index.md", "all-claims.md"}
 MATRIX = {"matrix.json", "kill-matrix.md"}
 Command = Callable[..., tuple[int, str, str]]
 

@@ -46,7 +46,7 @@ OWN_FIGURE = 'quantity = "count"\nunit = "times"\nclaimed = [0.0, 1.0]\n'
 
 def _load(folder: Path, text: str) -> tuple[Claim, ...]:
     (folder / "toy.toml").write_text(text, encoding="utf-8")
-    return load(folder, Documents(lines={})).claims
+    return load(folder, Documents(lines={}))
 
 
 def test_a_condition_takes_from_its_figure_what_it_does_not_say(tmp_path: Path) -> None:

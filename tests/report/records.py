@@ -9,20 +9,13 @@ from typing import Any
 
 from rlverify.project.content import open_project
 from rlverify.project.registry import Line, Plot
-from rlverify.records.claims import (
-    Claim,
-    Contradiction,
-    DocumentedProblem,
-    Figure,
-    FixGrade,
-    Quotation,
-    UntestedLines,
-    Verdict,
-)
+from rlverify.records.claims import Claim, DocumentedProblem, Figure, FixGrade, Verdict
 from rlverify.records.measured import Evidence, FigureEvidence, SymptomEvidence, Variant, VariantEvidence
 from rlverify.reporting.report_data import ReportData
 from rlverify.verdicts.verdict import Record
-from verification.pages.documents import Checklist, ChecklistItem, Coverage, DocumentFacts, NamedTest
+from verification.pages.coverage import Contradiction, Coverage, Quotation, UntestedLines
+from verification.pages.documents import Checklist, ChecklistItem, DocumentFacts, NamedTest
+from verification.pages.overview import overview
 
 PROJECT = open_project(Path(__file__).parents[2])
 CLAIM = Claim(
@@ -118,7 +111,7 @@ def records() -> list[Record]:
 
 def data_of(found: Iterable[Record] = (), **changes: Any) -> ReportData:
     """Report data of some records, with the pages, the templates and the command of this project."""
-    changes.setdefault("facts", {"documents": DocumentFacts()})
+    changes["facts"] = {"documents": DocumentFacts(), "overview": overview, **changes.get("facts", {})}
     return ReportData(
         records=tuple(found),
         files=FILES,
@@ -157,18 +150,18 @@ def data() -> ReportData:
     ]
     return data_of(
         (*records(), *others),
-        contradictions=(
-            Contradiction(
-                "CON-01",
-                "how many tests pass",
-                (Quotation("000:18", "24/24 PASSED"), Quotation("001:21", "22/24")),
-                "neither: the tests are not here",
-                ("TOY-01", "TOY-02"),
-            ),
-        ),
         has_matrix=True,
         facts={
             "documents": DocumentFacts(
+                contradictions=(
+                    Contradiction(
+                        "CON-01",
+                        "how many tests pass",
+                        (Quotation("000:18", "24/24 PASSED"), Quotation("001:21", "22/24")),
+                        "neither: the tests are not here",
+                        ("TOY-01", "TOY-02"),
+                    ),
+                ),
                 coverage={"000": Coverage(4, 2, 1, 3), "001": Coverage(11, 5, 4, 0)},
                 untestable=(UntestedLines(("001:1-3", "001:9"), "title | date"), UntestedLines(("002:5",), "counts")),
                 untested=(UntestedLines(("001:20-24", "001:22"), "effort | speed"),),

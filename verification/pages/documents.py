@@ -6,8 +6,7 @@ for each criterion with the ids of the claims that answer it. ``effects.toml`` s
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -16,15 +15,16 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rlverify import facts
 from rlverify.kill_matrix.committed import MATRIX, load_matrix
-from rlverify.project.catalogue import Catalogue
 from rlverify.project.citations import Documents
 from rlverify.project.content import Project
 from rlverify.project.settings import read_toml
-from rlverify.records.claims import Claim, UntestedLines, Verdict
+from rlverify.records.claims import Verdict
 from rlverify.records.errors import CatalogueError
 from rlverify.reporting.markdown import prose
 from rlverify.reporting.report_data import ReportData, spans
 from rlverify.verdicts.verdict import Record, decide_variant
+from verification.pages.coverage import Contradiction, Coverage, UntestedLines, coverage, load_tables, total
+from verification.pages.ranking import Cause
 
 CHECKLISTS: Final = "checklists.toml"
 EFFECTS: Final = "effects.toml"
@@ -94,27 +94,6 @@ class NamedTest:
 
 
 @dataclass(frozen=True)
-class Coverage:
-    """The lines of a document, counted.
-
-    :param tested: lines that a claim or a checklist measures
-    :param untested: lines that state something testable that nothing measures, even if something cites them
-    :param untestable: lines that state nothing testable
-    :param uncited: lines that the catalogue does not cite
-    """
-
-    tested: int = 0
-    untested: int = 0
-    untestable: int = 0
-    uncited: int = 0
-
-    @property
-    def lines(self) -> int:
-        """All of them."""
-        return self.tested + self.untested + self.untestable + self.uncited
-
-
-@dataclass(frozen=True)
 class CriterionResult:
     """A criterion and what became of it, each a word and the claims that it falls with or hangs on.
 
@@ -150,6 +129,8 @@ class DocumentFacts:
     coverage: Mapping[str, Coverage] = field(default_factory=dict)
     untested: tuple[UntestedLines, ...] = ()
     untestable: tuple[UntestedLines, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()
+    causes: tuple[Cause, ...] = ()
 
     @property
     def total_coverage(self) -> Coverage:
@@ -189,9 +170,18 @@ class DocumentFacts:
 def documents(project: Project, reports: Path) -> DocumentFacts:
     """What the catalogue, the checklists and the kill matrix say of the documents."""
     checklists = load_checklists(project.folder, project.documents)
-    counted = coverage(project.documents, project.catalogue, checklists)
-    catalogue = project.catalogue
-    return DocumentFacts(checklists, load_named_tests(reports), counted, catalogue.untested, catalogue.untestable)
+    found = load_tables(project.catalogue_folder, project.documents, {claim.id for claim in project.claims})
+    stated = [cite for claim in project.claims for cite in claim.cites]
+    measured = [cite for each in checklists for item in each.item if item.claims or item.tests for cite in item.cites]
+    return DocumentFacts(
+        checklists,
+        load_named_tests(reports),
+        coverage(project.documents, [*stated, *measured], found),
+        found.untested,
+        found.untestable,
+        found.contradiction,
+        found.cause,
+    )
 
 
 @facts("remarks")
@@ -239,36 +229,6 @@ def load_named_tests(reports: Path) -> tuple[NamedTest, ...] | None:
         for suite in matrix.suites
         for test in suite.tests
     )
-
-
-def coverage(cited: Documents, catalogue: Catalogue, checklists: Sequence[Checklist] = ()) -> Mapping[str, Coverage]:
-    """The coverage of each document; an ``[[untested]]`` or ``[[untestable]]`` table overrides the claims."""
-    items = [item for checklist in checklists for item in checklist.item if item.claims or item.tests]
-    states = {  # the last one that cites a line decides
-        line: state
-        for state, cites in (
-            ("untested", catalogue.cites),
-            ("tested", [*_cites(catalogue.claims), *_cites(items)]),
-            ("untestable", _cites(catalogue.untestable)),
-            ("untested", _cites(catalogue.untested)),
-        )
-        for line in cited.positions(cites)
-    }
-    return {
-        key: Coverage(**Counter(states.get((key, number), "uncited") for number in cited.statements(key)))
-        for key in cited.lines
-    }
-
-
-def total(each: Iterable[Coverage]) -> Coverage:
-    """The coverage of several documents together."""
-    found = list(each)
-    names = ("tested", "untested", "untestable", "uncited")
-    return Coverage(**{name: sum(getattr(one, name) for one in found) for name in names})
-
-
-def _cites(entries: Iterable[Claim | ChecklistItem | UntestedLines]) -> list[str]:
-    return [cite for each in entries for cite in each.cites]
 
 
 def _described(data: ReportData, item: ChecklistItem) -> str:
