@@ -59,7 +59,7 @@ from rlverify.evidence.files import alone_in
 from rlverify.gating.audit import Audit, Level, audit
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.git_base import Base, UnknownChangesError, find_base, known_base
-from rlverify.kill_matrix.committed import committed_status, few, undetected, unwritten
+from rlverify.kill_matrix.committed import committed_problems, few, undetected, unwritten
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import run_changed
 from rlverify.project.content import Project
@@ -253,8 +253,7 @@ def _with_catalogue_and_tests(
     Of chosen claims it has only the problems of these, as the matrix is about all.
     """
     matrix_plan = MatrixPlan(project)
-    kills = committed_status(matrix_plan, paths)
-    found = [*_incomplete(matrix_plan), *kills.problems]
+    found = [*_incomplete(matrix_plan), *committed_problems(matrix_plan, paths)]
     if chosen is not None:
         found = [problem for problem in found if problem.subject in chosen]
     notes = result.notes

@@ -1,4 +1,4 @@
-"""What is planted and which tests run under it, from the catalogue and the lists of named and of weak tests."""
+"""What is planted and which tests run under it, from the catalogue and the lists of named tests."""
 
 from __future__ import annotations
 
@@ -21,12 +21,10 @@ from rlverify.project.registry import Fault
 from rlverify.project.settings import toml_of
 from rlverify.records.claims import Claim, FixGrade, Verdict
 from rlverify.records.errors import MatrixError
-from rlverify.records.matrix import FaultPlan, FaultRole, NamedSuite, WeakTest, without_case
+from rlverify.records.matrix import FaultPlan, FaultRole, NamedSuite, without_case
 
 NAMED_TESTS = "named_tests.toml"
 """In the content package: the tests that documents name."""
-WEAK_TESTS = "weak_tests/history.toml"
-"""In the content package: tests that are known to be blind."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +54,6 @@ class MatrixPlan:
     def suites(self) -> tuple[NamedSuite, ...]:
         """The tests that the documents name."""
         return tuple(suite for suite, _ in self.named)
-
-    @cached_property
-    def weak_tests(self) -> tuple[WeakTest, ...]:
-        """Tests that are known to be blind, and the fault that each of them should detect."""
-        path = self.project.folder / WEAK_TESTS
-        content = toml_of(path, partial(MatrixError, path)).get("weak_test", []) if path.is_file() else []
-        return tuple(_weak_test(path, each) for each in content)
 
     @cached_property
     def plans(self) -> tuple[FaultPlan, ...]:
@@ -129,7 +120,6 @@ class MatrixTask:
 
     plans: tuple[FaultPlan, ...]
     suites: tuple[NamedSuite, ...] = ()
-    weak_tests: tuple[WeakTest, ...] = ()
 
     @property
     def columns(self) -> list[tuple[str, ...]]:
@@ -145,7 +135,7 @@ class MatrixTask:
     @property
     def sessions(self) -> int:
         """How many sessions it takes."""
-        return len(self.columns) + len(self.plans) + len(self.weak_tests)
+        return len(self.columns) + len(self.plans)
 
 
 def _roles(claims: Iterable[Claim]) -> Iterator[tuple[str, FaultRole, Claim]]:
@@ -177,13 +167,6 @@ def _without(tests: Iterable[str], others: Container[str]) -> tuple[str, ...]:
 def _suite(entry: Mapping[str, Any]) -> tuple[NamedSuite, Mapping[str, Sequence[str]]]:
     faults = {f"{entry['file']}::{name}": tuple(each) for name, each in entry["tests"].items()}
     return NamedSuite(entry["document"], entry["file"], tuple(faults)), faults
-
-
-def _weak_test(path: Path, entry: Mapping[str, Any]) -> WeakTest:
-    try:
-        return WeakTest(**entry)
-    except TypeError as error:
-        raise MatrixError(path, f"{entry.get('test', 'an entry')}: {error}") from error
 
 
 def changed_plans(matrix_plan: MatrixPlan, base: Base) -> list[FaultPlan]:
