@@ -37,7 +37,7 @@ from rlverify.project.content import Project, open_project
 from rlverify.project.planting import plant
 from rlverify.records.attempts import Crash, attempt
 from rlverify.records.claims import Claim, Verdict
-from rlverify.running.time_limit import run_within
+from rlverify.running.runner import run_within
 
 SEEDS: Final = (0, 1, 2)
 MEMBERS, UPDATES, INTERVAL, RESUMED = 2, 16, 8, 12

@@ -8,8 +8,7 @@ from rlverify.checks.all_rules import gates as _gates  # noqa: F401  # importing
 from rlverify.checks.check_records import CheckRecord, Status
 from rlverify.checks.rule import RULES, Rule
 from rlverify.checks.subjects import Subject
-from rlverify.records.errors import UsageError
-from rlverify.records.suggesting import suggestion
+from rlverify.records.errors import UsageError, suggestion
 
 
 def chosen_rules(

@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 
 from rlverify.checks.descendants import adopt_orphans, descendants, end_descendants, end_own_descendants
 from rlverify.records.attempts import Crash, attempt
-from rlverify.records.threads import pin_threads
+from rlverify.records.process import pin_threads
 
 Result = TypeVar("Result")
 

@@ -17,8 +17,7 @@ from rlverify.checks.subjects import Subject, subject
 from rlverify.checks.suites import Suite
 from rlverify.checks.tiers import TIERS, TierName
 from rlverify.records.attempts import Crash, attempt
-from rlverify.records.errors import UsageError
-from rlverify.records.suggesting import suggestion
+from rlverify.records.errors import UsageError, suggestion
 
 FORM: Final = "name it as package.module:factory or path/to/file.py:factory"
 

@@ -11,16 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from rich.text import Text
 
-from rlverify.cli import figure_tables, tables
+from rlverify.cli import tables
 from rlverify.cli.check_command import check, gate_of_suites
 from rlverify.cli.console import complain, mention, progress_bars, show
-from rlverify.cli.executing import Jobs, RayAddress, Where, executor_of
-from rlverify.cli.figure_commands import pilot
 from rlverify.cli.matrix_command import matrix
 from rlverify.cli.options import (
     Areas,
@@ -28,12 +26,16 @@ from rlverify.cli.options import (
     ClaimId,
     FailFast,
     IgnoreCache,
+    Jobs,
     LevelOption,
     Patterns,
+    RayAddress,
     Reports,
     Revision,
+    Where,
     chosen_ids,
     claim_of,
+    executor_of,
     project_of,
     report_paths,
     selected,
@@ -50,29 +52,24 @@ from rlverify.cli.outputs import (
 )
 from rlverify.cli.repin_command import repin
 from rlverify.cli.report_command import report
-from rlverify.cli.reproduce_command import reproduce
+from rlverify.cli.reproduce_command import pilot, reproduce
 from rlverify.cli.scan_command import scan
 from rlverify.cli.start_commands import init, new
-from rlverify.evidence.locking import alone_in
+from rlverify.evidence.files import alone_in
 from rlverify.gating.audit import Audit, Level, audit
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.git_base import Base, UnknownChangesError, find_base, known_base
-from rlverify.kill_matrix.committed import committed_status, few, undetected, unwritten
+from rlverify.kill_matrix.committed import committed_problems, few, undetected, unwritten
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import run_changed
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths, suites_alone
 from rlverify.records.attempts import Crash, attempt
 from rlverify.records.errors import BrokenCodeError, HarnessError
-from rlverify.records.exit_codes import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
-from rlverify.records.problems import Problem, outcome_of
+from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED, Problem, outcome_of
 from rlverify.reporting.json_report import as_object
-from rlverify.reporting.outcome import Outcome
-from rlverify.reporting.outcome_text import lines_of
+from rlverify.reporting.outcome import Case, Outcome, lines_of
 from rlverify.running.executors import Executor, in_threads
-
-if TYPE_CHECKING:
-    from rlverify.checks.check_records import CheckRecord
 
 app = typer.Typer(
     help="Re-inject every known bug, and see whether its check catches it.",
@@ -163,7 +160,7 @@ def audit_command(
     else:
         show(tables.audit_table(result), Text(""))
         if any(record.claim.figure is not None for record in result.records):
-            show(figure_tables.figures_table(result.records), Text(""))
+            show(tables.figures_table(result.records), Text(""))
         show(*map(Text, lines_of(outcome, places(files))))
     raise typer.Exit(result.exit_code)
 
@@ -207,7 +204,7 @@ def gate(
     with executor_of(where, jobs, ray_address) as executor:
         result = _run_audit(context, paths, executor, level, base=since, chosen=chosen, fail_fast=fail_fast)
         result = _with_catalogue_and_tests(project, paths, result, chosen, since, executor)
-        checks: tuple[CheckRecord, ...] = ()
+        checks: tuple[Case, ...] = ()
         if project.settings.suites and chosen is None:
             result, checks = _with_suites(project, result)
         outcome = outcome_of_audit(project, result, _repeated(result), since, executor)
@@ -256,8 +253,7 @@ def _with_catalogue_and_tests(
     Of chosen claims it has only the problems of these, as the matrix is about all.
     """
     matrix_plan = MatrixPlan(project)
-    kills = committed_status(matrix_plan, paths)
-    found = [*_incomplete(matrix_plan), *kills.problems]
+    found = [*_incomplete(matrix_plan), *committed_problems(matrix_plan, paths)]
     if chosen is not None:
         found = [problem for problem in found if problem.subject in chosen]
     notes = result.notes
@@ -273,9 +269,9 @@ def _with_catalogue_and_tests(
     return replace(result, problems=(*result.problems, *found), notes=notes)
 
 
-def _with_suites(project: Project, result: Audit) -> tuple[Audit, tuple[CheckRecord, ...]]:
+def _with_suites(project: Project, result: Audit) -> tuple[Audit, tuple[Case, ...]]:
     """The result with what is not as expected in the project's suites, and the records of their checks."""
-    from rlverify.cli.suite_gate import run_suites
+    from rlverify.cli.checking import run_suites
 
     ran = run_suites(project.settings.suites, project.root)
     problems, notes = (*result.problems, *ran.problems), (*result.notes, *ran.notes)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rlverify.cli.console import show, write
-from rlverify.cli.executing import RayAddress, executor_of
+from rlverify.cli.options import RayAddress, executor_of
 from rlverify.cli.outputs import STDOUT, JUnitFile, check_outputs, write_texts
 from rlverify.records.errors import UsageError
 from rlverify.running.executors import Executor, ExecutorName
@@ -100,11 +100,11 @@ def check(
 
 def _list(chosen: list[str], list_format: ListFormat) -> None:
     if list_format == "markdown":
-        from rlverify.reporting.check_run.rules_page import rules_page
+        from rlverify.reporting.rules_page import rules_page
 
         write(rules_page())
         return
-    from rlverify.cli.check_tables import rules_table
+    from rlverify.cli.checking import rules_table
 
     show(rules_table(chosen))
 
@@ -122,14 +122,13 @@ def run_and_report(
     :param given: what the targets were imported from
     :return: the exit code
     """
-    from rlverify.cli.check_tables import parts
-    from rlverify.cli.checking import run_checks
-    from rlverify.reporting.check_run.check_formats import CHECK_FORMATS
+    from rlverify.cli.checking import check_parts, run_checks
+    from rlverify.reporting.check_formats import CHECK_FORMATS
 
     run = run_checks(targets, chosen, executor, given)
     write_texts(files, {name: CHECK_FORMATS[name](run, folder) for name in files})
     if STDOUT not in files.values():
-        show(*parts(run))
+        show(*check_parts(run))
     return run.exit_code
 
 

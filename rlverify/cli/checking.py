@@ -1,4 +1,4 @@
-"""Runs the checks of a command line, with progress on stderr."""
+"""Runs the checks of a command line or of a gate, with progress on stderr, and shows rules and runs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
 
 from rlverify.checks import CheckFinding, CheckRecord, Status, check_subject
-from rlverify.checks.choosing import reasons_to_run
+from rlverify.checks.choosing import chosen_rules, reasons_to_run
+from rlverify.checks.rule import RULES
+from rlverify.checks.table import details
 from rlverify.checks.targets import Target, import_targets
 from rlverify.checks.tiers import TierName
 from rlverify.cli.console import SECONDS_BETWEEN_LINES, mention
-from rlverify.records import interrupts
-from rlverify.reporting.check_run.check_outcome import CheckedSubject, CheckRun
+from rlverify.cli.tables import plain_table
+from rlverify.records import process
+from rlverify.records.problems import CLAIM_FELL, HARNESS_FAILED, Problem
+from rlverify.reporting.check_formats import (
+    CheckedSubject,
+    CheckRun,
+    case_of,
+    outcome_words,
+    reason_in_words,
+    summary_of_checks,
+)
+from rlverify.reporting.outcome import Case
 from rlverify.running.executors import Ended, Executor, InlineExecutor, ProcessExecutor, own_temporary_folder
 
 OnCheck = Callable[[str, str], None]
@@ -106,7 +121,7 @@ def _lost(target: Target, chosen: Collection[str], ended: Ended[tuple[CheckRecor
 
 
 def _checked_here(targets: Sequence[Target], chosen: Sequence[Collection[str]]) -> CheckRun:
-    with interrupts.raised(), own_temporary_folder(), progress(sum(map(len, chosen))) as on_check:
+    with process.raised(), own_temporary_folder(), progress(sum(map(len, chosen))) as on_check:
         checked = [
             CheckedSubject(each, _records(each, own, on_check)) for each, own in zip(targets, chosen, strict=True)
         ]
@@ -159,3 +174,84 @@ def progress(total: int, clock: Callable[[], float] = time.monotonic) -> Iterato
 
     with bar:
         yield on_check
+
+
+STYLES_OF_STATUS: Final = {Status.PASS: "green", Status.FAIL: "red", Status.ERROR: "red", Status.INCONCLUSIVE: "yellow"}
+
+
+def rules_table(names: Sequence[str]) -> Table:
+    """One line a rule."""
+    table = plain_table("check", "family", "severity", "expected", wrapped=["expected"])
+    for name in names:
+        rule = RULES[name]
+        table.add_row(name, rule.family, rule.severity, Text(rule.expected))
+    return table
+
+
+def check_parts(run: CheckRun) -> Iterator[Any]:
+    """A table for each subject, what is wrong in detail, and all in one line."""
+    for each in run.subjects:
+        yield Text(f"{each.target.subject.name} ({each.target.text})\n")
+        yield _table(each)
+        yield Text("")
+    for record in run.records:
+        if record.is_unexpected:
+            yield Text(f"{details(record)}\n")
+    yield Text(summary_of_checks(run))
+
+
+def _table(checked: CheckedSubject) -> Table:
+    table = plain_table("status", "check", "outcome", wrapped=["outcome"])
+    for record in checked.records:
+        table.add_row(_status(record), record.check, Text(_short(record)))
+    return table
+
+
+def _status(record: CheckRecord) -> Text:
+    """The status; its colour says nothing that the words do not."""
+    style = STYLES_OF_STATUS.get(record.status, "")
+    if record.expected_failure and record.status in (Status.PASS, Status.FAIL):
+        style = "red" if record.is_unexpected else "green"
+    return Text(record.status.value, style=style)
+
+
+def _short(record: CheckRecord) -> str:
+    """The outcome; of what is shown in detail below the table, only where it was seen."""
+    if record.status is Status.FAIL and record.is_unexpected and record.finding.where:
+        return record.finding.where
+    return outcome_words(record)
+
+
+@dataclass(frozen=True)
+class SuitesResult:
+    """A run of the suites of a project.
+
+    :param problems: what is not as expected
+    :param notes: what was run
+    """
+
+    checks: tuple[Case, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def run_suites(names: Sequence[str], folder: Path) -> SuitesResult:
+    """Run the suites of a project.
+
+    :param names: as ``package.module:suite``
+    :param folder: that modules and files are looked for in
+    :raises UsageError: if a suite cannot be imported
+    """
+    targets = import_targets(names, folder)
+    rules = chosen_rules((), (), [each.subject for each in targets])
+    run = run_checks(targets, rules, InlineExecutor(), TargetSettings(folder))
+    found = [_problem(each.target, record) for each in run.subjects for record in each.records if record.is_unexpected]
+    return SuitesResult(tuple(map(case_of, run.records)), tuple(found), (f"suites: {summary_of_checks(run)}",))
+
+
+def _problem(target: Target, record: CheckRecord) -> Problem:
+    code = HARNESS_FAILED if record.status is Status.ERROR else CLAIM_FELL
+    subject = f"{record.subject}: {record.check}"
+    remedy = f"`rlverify check {target.text} --check {record.check}` repeats it"
+    sentence = f"{reason_in_words(record)}; expected: {record.finding.expected.rstrip('.')}"
+    return Problem(subject, code, sentence, "suite", remedy)

@@ -12,7 +12,7 @@ import signal
 import sys
 from types import FrameType
 
-from rlverify.records.exit_codes import INTERRUPTED
+from rlverify.records.problems import INTERRUPTED
 
 LINE = b"rlverify: interrupted before the end; run it again\n"
 

@@ -2,19 +2,67 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
 
-from rlverify.cli import matrix_tables
 from rlverify.cli.console import complain, progress_bars, show
-from rlverify.cli.executing import Jobs, RayAddress, Where, executor_of
-from rlverify.cli.options import AsJson, Reports, project_of, report_paths
-from rlverify.evidence.locking import alone_in
+from rlverify.cli.options import AsJson, Jobs, RayAddress, Reports, Where, executor_of, project_of, report_paths
+from rlverify.evidence.files import alone_in
 from rlverify.kill_matrix.plan import MatrixPlan
-from rlverify.kill_matrix.run import run_fault, run_matrix
+from rlverify.kill_matrix.run import MatrixResult, run_fault, run_matrix
 from rlverify.records.errors import UsageError
+from rlverify.records.matrix import FaultResult
+from rlverify.reporting.kill_matrix_page import false_alarm_rate, kill_rate
 from rlverify.running.executors import in_threads
+
+STYLES = {"killed": "green", "survived": "yellow"}
+OF_DIFFERENCES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def matrix_parts(result: MatrixResult) -> Iterator[Any]:
+    """Survivors with what is planted, one line a fault, those asked for by name, all that is wrong, and the rates."""
+    rows = sorted(result.matrix.rows, key=lambda row: row.as_expected)
+    for row in rows:
+        if row.plan.fault in result.differences or not (row.as_expected or row.plan.must_survive):
+            yield from _closely(row, result.differences.get(row.plan.fault, row.diff))
+    if rows:
+        yield _table(rows)
+    yield Text("")
+    yield from (Text(str(problem)) for problem in result.problems)
+    yield Text(_summary(result))
+
+
+def _closely(row: FaultResult, difference: str) -> Iterator[Text]:
+    yield Text.assemble(f"\n{row.plan.fault} ({row.plan.kind}): ", (row.fate.upper(), STYLES.get(row.fate, "red")))
+    yield from (Text(line, style=OF_DIFFERENCES.get(line[:1], "")) for line in difference.splitlines())
+    yield from (Text(f"killed by {test}") for test in row.killers)
+    silent = () if row.plan.must_survive else row.blind
+    yield from (Text(f"should have detected it, and did not: {test}") for test in silent)
+    yield Text("")
+
+
+def _table(rows: list[FaultResult]) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("fault", "kind", "killed by", "of", "fate"):
+        table.add_column(heading, overflow="fold", justify="right" if heading in ("killed by", "of") else "left")
+    for row in rows:
+        fate = Text(row.fate, style=STYLES.get(row.fate, "red") if row.as_expected else "red")
+        table.add_row(row.plan.fault, row.plan.kind, str(len(row.killers)), str(len(row.plan.tests)), fate)
+    return table
+
+
+def _summary(result: MatrixResult) -> str:
+    bugs, controls = kill_rate(result.matrix), false_alarm_rate(result.matrix)
+    words = {0: "nothing to report", 1: "not as expected", 2: "the harness failed"}
+    return (
+        f"killed {bugs.noticed} of {bugs.of} faults ({bugs}), false alarms {controls.noticed} of {controls.of} "
+        f"({controls}); {words[result.exit_code]}"
+    )
 
 
 def matrix(
@@ -41,5 +89,5 @@ def matrix(
         else:
             with progress_bars() as bars:
                 result = run_fault(matrix_plan, fault, executor=executor, on_progress=bars.probes)
-    show(*([result.as_object()] if as_json else matrix_tables.parts(result)))
+    show(*([result.as_object()] if as_json else matrix_parts(result)))
     raise typer.Exit(result.exit_code)

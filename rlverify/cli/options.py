@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +13,58 @@ import typer
 
 from rlverify.gating.audit import Level
 from rlverify.project.content import Project, open_project
-from rlverify.project.selecting import is_pattern, select_claims
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
-from rlverify.records.errors import HarnessError, UnknownNameError, UsageError
+from rlverify.records.errors import HarnessError, UnknownNameError, UsageError, suggestion
+from rlverify.running.executors import Executor, ExecutorName, InlineExecutor, ProcessExecutor
+
+
+def select_claims(claims: Sequence[Claim], patterns: Sequence[str], areas: Sequence[str]) -> tuple[Claim, ...]:
+    """The claims that fit one of the patterns and are in one of the areas, in their order.
+
+    :param patterns: ids or glob patterns such as ``PPO-*``, in any case; none for every id
+    :param areas: names of areas, in any case; none for every area
+    :raises UnknownNameError: if a pattern fits no claim, no claim is in an area, or no claim fits both
+    """
+    for pattern in patterns:
+        if not _with_id(claims, [pattern]):
+            raise UnknownNameError(f"no claim fits {pattern!r}{_suggested_id(pattern, claims)}")
+    for area in areas:
+        if not _in_area(claims, [area]):
+            known = dict.fromkeys(claim.area for claim in claims)
+            hint = suggestion(area, known) or f"; the areas are {', '.join(known)}"
+            raise UnknownNameError(f"no claim is in area {area!r}{hint}")
+    found = _in_area(_with_id(claims, patterns), areas)
+    if not found:
+        raise UnknownNameError(f"no claim fits {_either(patterns)} and is in area {_either(areas)}")
+    return tuple(found)
+
+
+def is_pattern(name: str) -> bool:
+    """Whether this is a glob pattern rather than an id."""
+    return any(sign in name for sign in "*?[")
+
+
+def _with_id(claims: Sequence[Claim], patterns: Sequence[str]) -> list[Claim]:
+    wanted = [pattern.casefold() for pattern in patterns or ["*"]]
+    return [claim for claim in claims if any(fnmatchcase(claim.id.casefold(), each) for each in wanted)]
+
+
+def _in_area(claims: Sequence[Claim], areas: Sequence[str]) -> list[Claim]:
+    wanted = {area.casefold() for area in areas}
+    return [claim for claim in claims if not wanted or claim.area.casefold() in wanted]
+
+
+def _suggested_id(pattern: str, claims: Sequence[Claim]) -> str:
+    """Of a pattern such as ``PPX-*``, the suggestion is a family of ids: ``PPO-*``."""
+    if is_pattern(pattern):
+        return suggestion(pattern, [f"{claim.id.partition('-')[0]}-*" for claim in claims])
+    return suggestion(pattern, [claim.id for claim in claims])
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(map(repr, names))
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
 Reports = Annotated[Path | None, typer.Option(help="Folder of the reports. [default: as in the settings]")]
@@ -131,3 +181,45 @@ def report_paths(project: Project, reports: Path | None) -> ReportPaths:
 def usable_cores() -> int:
     """How many processes run at once without sharing a core."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+Jobs = Annotated[
+    int | None,
+    typer.Option(min=1, help="Tasks at the same time. [default: one per usable core or CPU of the cluster]"),
+]
+Where = Annotated[
+    ExecutorName,
+    typer.Option("--executor", help="Where tasks run: in this process, in worker processes, or on a Ray cluster."),
+]
+RayAddress = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="The cluster of --executor ray. [default: one of this machine]")
+]
+
+
+@contextmanager
+def executor_of(where: ExecutorName, jobs: int | None, ray_address: str | None) -> Iterator[Executor]:
+    """What runs the tasks of a command, and what ends it afterwards.
+
+    :raises UsageError: if the options contradict each other, or Ray is not installed or cannot be reached
+    """
+    executor = _made(where, jobs, ray_address)
+    try:
+        yield executor
+    finally:
+        executor.close()
+
+
+def _made(where: ExecutorName, jobs: int | None, ray_address: str | None) -> Executor:
+    if ray_address == "":
+        raise UsageError("--ray-address is empty; give HOST:6379 or auto, or leave it out")
+    if ray_address is not None and where != "ray":
+        raise UsageError(f"--ray-address {ray_address} is for --executor ray, and the executor is {where}")
+    if where == "ray":
+        from rlverify.running.ray_executor import RayExecutor
+
+        return RayExecutor(jobs, ray_address or "")
+    if where == "processes":
+        return ProcessExecutor(jobs or usable_cores())
+    if jobs not in (None, 1):
+        raise UsageError(f"--executor inline runs one task at a time, and --jobs is {jobs}; leave one of them out")
+    return InlineExecutor()

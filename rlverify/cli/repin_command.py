@@ -15,11 +15,11 @@ from rlverify.cli.console import complain, show
 from rlverify.cli.options import Revision, project_of
 from rlverify.evidence.files import write_files
 from rlverify.gating.git_base import Base, find_base, known_base
-from rlverify.project.faults import Fault
 from rlverify.project.fingerprint import definitions, digest, member_digest, module_path, tree_text
 from rlverify.project.planting import healthy_member
+from rlverify.project.registry import Fault
 from rlverify.records.errors import FaultError
-from rlverify.records.exit_codes import AS_EXPECTED, CLAIM_FELL
+from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL
 
 
 def repin(

@@ -16,16 +16,16 @@ from rlverify.cli.outputs import STDOUT, check_outputs, hand_over
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.gating.committed_evidence import check_report, committed_records, write_report
 from rlverify.gating.problem_rules import REMEDY, notes_of, problems_of_all
-from rlverify.kill_matrix.committed import committed_status
+from rlverify.kill_matrix.committed import committed_problems
 from rlverify.kill_matrix.committed import write_report as write_kill_report
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import UsageError
 from rlverify.records.problems import exit_code_of, is_regression, outcome_of, with_advice
-from rlverify.reporting.collecting import collect
 from rlverify.reporting.formats import FORMATS, PAGE_FORMATS
-from rlverify.reporting.record import Record
+from rlverify.reporting.report_data import collect
+from rlverify.verdicts.verdict import Record
 
 NAMES: Final = (*FORMATS, *PAGE_FORMATS)
 
@@ -76,7 +76,7 @@ def report(
         write_kill_report(matrix_plan, paths)
         show(Text(f"wrote the pages in {paths.reports}"))
     if chosen is None:  # the matrix is about all claims
-        problems = [*problems, *committed_status(matrix_plan, paths).problems]
+        problems = [*problems, *committed_problems(matrix_plan, paths)]
     if text is not None:
         _hand_over(_rendered(text, project, paths, records, is_all=chosen is None), output)
     notes = notes_of(records, advise=not is_regression(problems))

@@ -1,39 +1,175 @@
-"""The command that measures one claim here and now."""
+"""The commands that measure one claim here and now: `reproduce`, and `pilot` for a figure."""
 
 from __future__ import annotations
 
+import inspect
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from rlverify.cli import tables
-from rlverify.cli.console import show
-from rlverify.cli.executing import Jobs
-from rlverify.cli.figure_commands import reproduce_all, reproduce_one
-from rlverify.cli.next_steps import next_steps
-from rlverify.cli.options import (
-    AsJson,
-    ClaimId,
-    Reports,
-    claim_of,
-    project_of,
-    report_paths,
-)
-from rlverify.evidence.summarising import summarise
-from rlverify.gating.committed_evidence import readable_evidence
+from rlverify.cli.console import complain, progress_bars, show
+from rlverify.cli.options import AsJson, ClaimId, Jobs, Reports, claim_of, project_of, report_paths, usable_cores
+from rlverify.cli.tables import plan_table, quantities_table, verdict_lines
+from rlverify.evidence.evidence_files import load_folder
+from rlverify.evidence.files import alone_in
+from rlverify.evidence.summarising import summarise, summarise_figure
+from rlverify.gating.committed_evidence import committed_records, readable_evidence
 from rlverify.gating.problem_rules import problems_of
+from rlverify.gating.replay import problems_of_run
+from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
-from rlverify.records.claims import Claim
-from rlverify.records.errors import UsageError
-from rlverify.records.problems import exit_code_of, outcome_of
+from rlverify.records.claims import Claim, Figure
+from rlverify.records.errors import HarnessError, UsageError
+from rlverify.records.measured import PairedRun
+from rlverify.records.problems import HARNESS_FAILED, Problem, exit_code_of, outcome_of
 from rlverify.reporting.json_report import as_object
-from rlverify.reporting.record import Record
+from rlverify.reporting.report_data import ReportData, anchor
 from rlverify.running.executors import ProcessExecutor
+from rlverify.running.paired_runs import run_figure_once, run_figures
 from rlverify.running.runner import run_claims
+from rlverify.verdicts.statistics import plan_measurement
+from rlverify.verdicts.verdict import Record
+
+
+def next_steps(project: Project, claim: Claim, folder: Path) -> list[tuple[str, str]]:
+    """(what, where) for a claim that a probe measures.
+
+    :param folder: what the paths are relative to
+    """
+    steps = []
+    if claim.fault is not None:
+        fault = project.fault(claim.fault)
+        steps += [("bug", _place(fault.replacement, folder)), ("replaces", fault.target)]
+    if claim.documented_fix is not None:
+        steps.append(("fix", _place(project.fault(claim.documented_fix).replacement, folder)))
+    steps.append(("probe", _place(project.probe(claim.probe), folder)))
+    page = project.settings.reports / ReportData((), pages=project.pages).home(claim)
+    if page.is_file():
+        steps.append(("report", f"{_relative(page, folder)}#{anchor(claim.id)}"))
+    return steps
+
+
+def _place(function: Callable[..., Any], folder: Path) -> str:
+    """File and line of a function, below its decorators; its module where it has no source."""
+    function = inspect.unwrap(function)
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        return function.__module__
+    start = next((number for number, line in enumerate(lines) if line.lstrip().startswith(("def ", "async def "))), 0)
+    return f"{_relative(Path(inspect.getfile(function)), folder)}:{first + start}"
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return Path(os.path.relpath(path, folder)).as_posix()
+
+
+FIRST_PILOT_SEED = 1000
+"""So that no run of a pilot is one of the measurement."""
+
+
+def reproduce_one(project: Project, claim: Claim, paths: ReportPaths, seed: int, as_json: bool) -> int:
+    """Make one paired run, show its quantities next to what is claimed and committed, and return the exit code."""
+    run = run_figure_once(project, claim.experiment, seed)
+    record = _committed(project, claim, paths)
+    problems = _problems_of_run(record, run)
+    code = exit_code_of(problems)
+    if as_json:
+        show({**as_object(record), "run": _as_object(run), **outcome_of(problems)})
+    else:
+        show(Text(f"{claim.id}: {claim.title} (seed {seed})\n"), quantities_table(run, record), Text(""))
+        show(verdict_lines(record, "committed"), *(Text(str(problem)) for problem in problems))
+    return code
+
+
+def reproduce_all(project: Project, claim: Claim, paths: ReportPaths, jobs: int | None, as_json: bool) -> int:
+    """Make all paired runs of a figure that are not kept, show the result, and return the exit code."""
+    committed = _committed(project, claim, paths)
+    runs = _runs(project, claim, claim.seeds, paths, jobs)
+    record = Record(claim, summarise_figure(claim, runs))
+    problems = problems_of(record, committed.evidence)
+    if as_json:
+        show({**as_object(record), "runs": [_as_object(run) for run in runs], **outcome_of(problems)})
+    else:
+        show(Text(f"{claim.id}: {claim.title}\n"), verdict_lines(record, "measured"))
+        show(verdict_lines(committed, "committed"))
+        show(*(Text(str(problem)) for problem in problems))
+    return exit_code_of(problems)
+
+
+def _problems_of_run(committed: Record, run: PairedRun) -> list[Problem]:
+    """As `gate` reports them where the evidence has this run; elsewhere a crash is a failure of the harness."""
+    claim, evidence = committed.claim, committed.evidence
+    assert claim.figure is not None
+    if evidence is not None and not committed.misfits and run.seed in claim.seeds:
+        return problems_of_run(claim, evidence, run)
+    if run.value_of(claim.figure.quantity) is not None:
+        return []
+    return [Problem(claim.id, HARNESS_FAILED, f"seed {run.seed}: {run.why_without(claim.figure.quantity)}")]
+
+
+def pilot(
+    context: typer.Context,
+    claim_id: ClaimId,
+    seeds: Annotated[int, typer.Option(min=2, max=1000, help="How many paired runs; their seeds start at 1000.")] = 8,
+    reports: Reports = None,
+    jobs: Jobs = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make some paired runs of a figure, and say how many its measurement needs."""
+    project = project_of(context)
+    claim = claim_of(context, claim_id)
+    if claim.figure is None:
+        raise UsageError(f"{claim.id} is a {claim.kind}; only a figure has a number of runs to plan")
+    chosen = range(FIRST_PILOT_SEED, FIRST_PILOT_SEED + seeds)
+    runs = _runs(project, claim, chosen, report_paths(project, reports), jobs)
+    values = _values(runs, claim.figure)
+    found = plan_measurement(values, claim.figure.claimed, claim.figure.runs)
+    if as_json:
+        show({**asdict(found), "values": values, "runs": [_as_object(run) for run in runs]})
+    else:
+        show(Text(f"{claim.id}: {claim.title}\n"), plan_table(found, claim, runs))
+
+
+def _runs(
+    project: Project, claim: Claim, seeds: Sequence[int], paths: ReportPaths, jobs: int | None
+) -> tuple[PairedRun, ...]:
+    with alone_in(paths.working, complain), progress_bars() as bars:
+        found = run_figures(
+            project,
+            paths.runs,
+            {claim.experiment: seeds},
+            executor=ProcessExecutor(jobs or usable_cores()),
+            on_progress=bars.figures,
+            code=CurrentCode(project),
+        )
+    return found[claim.experiment]
+
+
+def _values(runs: Sequence[PairedRun], figure: Figure) -> list[float]:
+    """The quantity of the claim in every run of a pilot, which must all have ended."""
+    for run in runs:
+        if run.error is not None:
+            raise HarnessError(f"seed {run.seed} of the pilot: {run.error}")
+        if run.value_of(figure.quantity) is None:
+            raise HarnessError(f"experiment {run.experiment!r} {run.why_without(figure.quantity)}")
+    return [dict(run.quantities)[figure.quantity] for run in runs]
+
+
+def _committed(project: Project, claim: Claim, paths: ReportPaths) -> Record:
+    records = committed_records(project, load_folder(paths.evidence))
+    return next(record for record in records if record.claim.id == claim.id)
+
+
+def _as_object(run: PairedRun) -> dict[str, Any]:
+    return asdict(run) | {"quantities": dict(run.quantities)}
 
 
 def reproduce(

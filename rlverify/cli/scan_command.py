@@ -10,7 +10,7 @@ import typer
 from rlverify.cli.console import write
 from rlverify.cli.outputs import check_outputs, hand_over
 from rlverify.records.errors import UsageError
-from rlverify.records.exit_codes import AS_EXPECTED, CLAIM_FELL
+from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL
 from rlverify.scan.finding_formats import FINDING_FORMATS
 from rlverify.scan.scanning import scan as scan_paths
 

@@ -1,15 +1,25 @@
-"""Canonical JSON, and files that are replaced together or not at all."""
+"""Canonical JSON with its seal, and files that are read, and replaced together or not at all.
+
+Each committed file of measurements carries a digest of its own content, so that an edit by hand is detected. Whoever
+computes the digest again can forge a file all the same. So the gate also measures what a change touches.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import math
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from rlverify.records import interrupts
+from pydantic import ValidationError
+
+from rlverify.records import process
 from rlverify.records.errors import EvidenceError, UnwritableFolderError
 
 
@@ -59,7 +69,7 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> None:
     """
     check_writable(folder)
     try:
-        with interrupts.held_back(), tempfile.TemporaryDirectory(prefix=".pending-", dir=folder) as pending:
+        with process.held_back(), tempfile.TemporaryDirectory(prefix=".pending-", dir=folder) as pending:
             for name, text in texts.items():
                 _write_synced(Path(pending) / name, text)
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -75,3 +85,68 @@ def _write_synced(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
+
+
+def text_of(path: Path) -> str:
+    """The text of a file.
+
+    :raises EvidenceError: if it cannot be read, or is not UTF-8
+    """
+    try:
+        return path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise EvidenceError(path, f"cannot be read: {error}") from error
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first thing that is wrong with the content of a file, after the field that it is wrong with."""
+    first = error.errors()[0]
+    field = ".".join(map(str, first["loc"]))
+    return f"{field}: {first['msg']}" if field else first["msg"]
+
+
+SEAL = "digest"
+
+
+def sealed(content: Mapping[str, Any]) -> str:
+    """Canonical JSON of the content with its digest."""
+    return canonical_json({**content, SEAL: _digest(json.loads(canonical_json(content)))})
+
+
+def check_seal(content: Mapping[str, Any], path: Path, remedy: str) -> None:
+    """Compare the digest in a file with its content.
+
+    :param remedy: what measures it again
+    :raises EvidenceError: if they differ
+    """
+    if content.get(SEAL) != _digest({name: value for name, value in content.items() if name != SEAL}):
+        raise EvidenceError(path, f"was edited after it was measured: its digest does not fit its content; {remedy}")
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical_json(content).encode()).hexdigest()[:16]
+
+
+LOCK = "lock"
+
+
+@contextmanager
+def alone_in(folder: Path, on_wait: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lock of a working folder, which is made where it is missing; the lock ends with the process.
+
+    :param on_wait: called with a sentence if another process has the lock, before this one waits for it
+    :raises EvidenceError: if the folder cannot be written
+    """
+    prepare_working_folder(folder)
+    with (folder / LOCK).open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "unknown"
+            on_wait(f"another rlverify process (pid {holder}) is measuring in {folder}; waiting for it to end")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield

@@ -1,14 +1,31 @@
-"""Summarises the runs of a claim as counts: the evidence that verdicts are computed from."""
+"""From runs to evidence: counts of a probe's symptoms, or a figure with its interval.
+
+Learning amplifies the last bit of every sum, and machines differ in it. So the values that are committed are rounded,
+and mean, interval and verdict are computed from what is left, when measured and whenever the file is read. The interval
+is rounded outwards, so that this rounding can leave a claim undecided, but cannot decide it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import Final
 
+from rlverify.project.fingerprint import digest
 from rlverify.records.claims import Claim
-from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
-from rlverify.records.runs import Observation, PairedRun, Run, Variant
+from rlverify.records.measured import (
+    Evidence,
+    FigureEvidence,
+    Observation,
+    PairedRun,
+    Run,
+    SymptomEvidence,
+    Variant,
+    VariantEvidence,
+)
+from rlverify.verdicts.statistics import bootstrap_interval, effect_size
 
 
 def summarise(claim: Claim, runs: Sequence[Run]) -> Evidence:
@@ -60,3 +77,146 @@ def raw_lines(claim: Claim, runs: Sequence[Run]) -> str:
 def raw_line(run: Run | PairedRun, **more: str) -> str:
     """Everything that a run returned, as a JSON object, and more fields."""
     return json.dumps({**more, **asdict(run)}, sort_keys=True) + "\n"
+
+
+SIGNIFICANT_DIGITS: Final = 3
+"""Of the largest of mean and interval."""
+VALUE_DIGITS: Final = 5
+"""Of the largest of the values."""
+DECIMALS: Final = 6
+"""At most; what two equal arms leave behind by rounding comes to 0. Choose the unit of a quantity accordingly."""
+EFFECT_DIGITS: Final = 2
+AGREEMENT: Final = 0.01
+"""Part of the largest value by which a run may differ, on other machines, if its figure repeats."""
+SLACK: Final = 1e-6
+"""Part of the last digit by which an end may lie outside it and not be moved to the next."""
+
+
+def criterion_digest(claim: Claim) -> str:
+    """Digest of what the catalogue says of a figure and its verdict depends on.
+
+    The unit, the title and other words do not count.
+    """
+    assert claim.figure is not None
+    figure = claim.figure
+    words = [claim.experiment, figure.quantity, str(claim.seeds), str(claim.of_fix), str(figure.repeats)]
+    return digest([*words, *(repr(float(number)) for number in (*figure.claimed, figure.tolerance))])
+
+
+def summarise_figure(claim: Claim, runs: Sequence[PairedRun]) -> Evidence:
+    """The evidence that the paired runs of a claim's experiment amount to; runs of other seeds do not count.
+
+    :param runs: of the claim's experiment, with all of its seeds
+    """
+    assert claim.figure is not None
+    values, errors = [], []
+    for run in sorted((run for run in runs if run.seed in claim.seeds), key=lambda run: run.seed):
+        value = run.value_of(claim.figure.quantity)
+        if value is not None:
+            values.append(value)
+        else:
+            errors.append(f"seed {run.seed}: {run.why_without(claim.figure.quantity)}")
+    figure = measured_figure(values, claim.figure.claimed, tuple(errors))
+    return Evidence(claim.id, claim.seeds, (), figure=replace(figure, criterion=criterion_digest(claim)))
+
+
+def measured_figure(
+    values: Sequence[float], claimed: tuple[float, float], errors: tuple[str, ...] = ()
+) -> FigureEvidence:
+    """What the values of the runs amount to, once they are rounded."""
+    if len(values) < 2:
+        return FigureEvidence((), 0.0, 0.0, 0.0, None, claimed, errors or ("too few runs for an interval",))
+    kept = rounded_values(values)
+    mean, low, high = rounded(sum(kept) / len(kept), *bootstrap_interval(kept))
+    effect = effect_size(kept)
+    told = float(f"{effect:.{EFFECT_DIGITS}g}") if effect is not None else None
+    return FigureEvidence(kept, mean, low, high, told, claimed, errors)
+
+
+def rounded_values(values: Sequence[float]) -> tuple[float, ...]:
+    """The values to five digits of the largest, and at most six decimals."""
+    decimals = _decimals(values)
+    return tuple(round(value, decimals) + 0.0 for value in values)  # + 0.0 makes -0.0 a zero
+
+
+def _decimals(values: Sequence[float]) -> int:
+    largest = max(map(abs, values))
+    return min(DECIMALS, VALUE_DIGITS - 1 - math.floor(math.log10(largest))) if largest > 0.0 else DECIMALS
+
+
+def rounded(mean: float, low: float, high: float) -> tuple[float, float, float]:
+    """The mean to the nearest and the interval outwards, to three digits of the largest and at most six decimals."""
+    largest = max(abs(mean), abs(low), abs(high))
+    decimals = DECIMALS
+    if largest > 0.0:
+        decimals = min(DECIMALS, SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(largest)))
+    units = 10.0**decimals
+    whole = (round(mean * units), math.floor(low * units + SLACK), math.ceil(high * units - SLACK))
+    mean, low, high = (round(number / units, decimals) for number in whole)
+    return mean, low, high
+
+
+def impossible_in_figure(figure: FigureEvidence) -> Iterator[str]:
+    """What no measurement can have given."""
+    if not figure.claimed[0] < figure.claimed[1]:
+        yield f"claims the empty interval from {figure.claimed[0]:g} to {figure.claimed[1]:g}"
+    if not all(map(math.isfinite, figure.values)) or len(figure.values) < 2:
+        yield "needs two or more finite values"
+        return
+    again = measured_figure(figure.values, figure.claimed)
+    for name in ("values", "mean", "low", "high", "effect_size"):
+        told, follows = getattr(figure, name), getattr(again, name)
+        if told != follows and name == "values":
+            yield "holds values with more digits than are kept"
+        elif told != follows:
+            yield f"says {name} {told}, but its {figure.runs} values give {follows}"
+
+
+def compare_figures(
+    committed: FigureEvidence, fresh: FigureEvidence, tolerance: float, *, repeats: bool = False
+) -> list[str]:
+    """Where a fresh measurement differs from what is committed by more than another machine explains, as sentences.
+
+    :param tolerance: as in `rlverify.records.claims.Figure`
+    :param repeats: whether the runs are compared one by one as well
+    """
+    differences = []
+    if fresh.runs != committed.runs:
+        differences.append(f"{fresh.runs} runs instead of {committed.runs}")
+    if fresh.claimed != committed.claimed:
+        differences.append(f"{span_in_words(*fresh.claimed)} is claimed instead of {span_in_words(*committed.claimed)}")
+    meet = fresh.low <= committed.high and committed.low <= fresh.high
+    if not meet and abs(fresh.mean - committed.mean) > tolerance:
+        now, then = (f"{each.mean:g} ({span_in_words(each.low, each.high)})" for each in (fresh, committed))
+        differences.append(f"a mean of {now} instead of {then}")
+    if repeats and fresh.runs == committed.runs:
+        differences += [
+            run_difference(committed, seed, value)
+            for seed, value in enumerate(fresh.values)
+            if not run_agrees(committed, seed, value, tolerance)
+        ]
+    return differences
+
+
+def run_agrees(committed: FigureEvidence, seed: int, value: float, tolerance: float) -> bool:
+    """Whether a run gives the committed value of its seed, up to what another machine explains.
+
+    :param tolerance: as in `rlverify.records.claims.Figure`
+    """
+    margin = max(tolerance, 10.0**-DECIMALS, AGREEMENT * max(map(abs, committed.values)))
+    return abs(value - committed.values[seed]) <= margin
+
+
+def is_committed_value(committed: FigureEvidence, seed: int, value: float) -> bool:
+    """Whether a run gives the committed value of its seed, to all digits that are kept."""
+    return round(value, _decimals(committed.values)) == committed.values[seed]
+
+
+def run_difference(committed: FigureEvidence, seed: int, value: float, unit: str = "") -> str:
+    """A run that gives another value than the committed one of its seed, as a sentence."""
+    return f"seed {seed} gives {value:.5g}{unit and ' '}{unit}, committed {committed.values[seed]:.5g}"
+
+
+def span_in_words(low: float, high: float) -> str:
+    """An interval as ``low to high``."""
+    return f"{low:g} to {high:g}"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
 from typing import Final, Literal, TypeAlias
 
-from rlverify.evidence.evidence_files import is_committable
+from rlverify.evidence.evidence_files import is_committable, load_full_audit
 from rlverify.evidence.files import check_writable, prepare_working_folder
-from rlverify.evidence.full_audit import load_full_audit
+from rlverify.evidence.summarising import raw_line, raw_lines, summarise, summarise_figure
 from rlverify.gating.committed_evidence import (
     Committed,
-    check_ours,
     check_report,
     committed_records,
     full_audit_of,
@@ -19,19 +20,94 @@ from rlverify.gating.committed_evidence import (
     write_all,
 )
 from rlverify.gating.git_base import SHALLOW, Base, is_cut_off
-from rlverify.gating.measuring import measure
 from rlverify.gating.problem_rules import compared, notes_of, problems_of, problems_of_all
-from rlverify.gating.replay import Replayed, replay
-from rlverify.gating.sample import forced_by, revision_of, seeds_to_repeat
+from rlverify.gating.replay import Replayed, forced_by, replay, revision_of, seeds_to_repeat
 from rlverify.project.code import CurrentCode, machine
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
-from rlverify.records.measured import Evidence
+from rlverify.records.claims import Claim
+from rlverify.records.measured import Evidence, Run
 from rlverify.records.problems import Problem, exit_code_of, is_regression
-from rlverify.reporting.record import Record
 from rlverify.running.executors import Executor
-from rlverify.running.paired_runs import FigureProgress
-from rlverify.running.runner import Progress, no_progress
+from rlverify.running.paired_runs import FigureProgress, run_figures, seconds_of_claims, seeds_of
+from rlverify.running.runner import Progress, no_progress, run_claims
+from rlverify.verdicts.verdict import Record
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What measuring gave.
+
+    :param evidence: of each claim, by its id
+    :param runs: of each claim with a probe, by its id
+    :param raw: everything that the runs returned, one JSON object a line
+    :param seconds: of the paired runs of each figure, by its id, as `seconds_of_claims` gives them
+    :param seconds_of_runs: the mean time of a run of each experiment, by its name
+    """
+
+    evidence: Mapping[str, Evidence]
+    runs: Mapping[str, tuple[Run, ...]]
+    raw: str
+    seconds: Mapping[str, float]
+    seconds_of_runs: Mapping[str, float]
+
+    def record(self, claim: Claim) -> Record:
+        """What was measured for one of the claims."""
+        return Record(claim, self.evidence[claim.id], runs=self.runs.get(claim.id, ()))
+
+
+def measure(
+    project: Project,
+    claims: Sequence[Claim],
+    kept_runs: Path,
+    *,
+    code: CurrentCode,
+    executor: Executor,
+    on_progress: Progress,
+    on_figures: FigureProgress,
+    ignore_cache: bool,
+    enough: Callable[[Record], bool] | None = None,
+) -> Measured:
+    """Measure claims, those with a probe first.
+
+    :param kept_runs: folder of the paired runs that have ended, which are not made again
+    :param code: the code that is measured
+    :param ignore_cache: make those again
+    :param enough: whether to stop after a claim with a probe; those that have not ended then are left out
+    """
+    probed, figures = ([claim for claim in claims if (claim.figure is None) == wanted] for wanted in (True, False))
+    stop = _stopping(probed, enough) if enough is not None else None
+    runs = run_claims(project, probed, executor=executor, on_progress=on_progress, stop=stop)
+    if len(runs) < len(probed):
+        probed, figures = [claim for claim in probed if claim.id in runs], []
+    paired = run_figures(
+        project,
+        kept_runs,
+        seeds_of(figures),
+        executor=executor,
+        on_progress=on_figures,
+        code=code,
+        ignore_cache=ignore_cache,
+    )
+    evidence = {each.id: summarise(each, runs[each.id]) for each in probed}
+    evidence |= {each.id: summarise_figure(each, paired[each.experiment]) for each in figures}
+    raw = [raw_lines(claim, runs[claim.id]) for claim in probed]
+    raw += [raw_line(run) for found in paired.values() for run in found]
+    seconds = seconds_of_claims(figures, (run for found in paired.values() for run in found))
+    of_runs = {name: round(fmean(run.seconds for run in found), 1) for name, found in paired.items()}
+    return Measured(evidence, runs, "".join(raw), seconds, of_runs)
+
+
+def _stopping(claims: Sequence[Claim], enough: Callable[[Record], bool]) -> Callable[[str, tuple[Run, ...]], bool]:
+    """Whether the runs of a claim, by its id, are enough."""
+    claimed = {claim.id: claim for claim in claims}
+
+    def stop(claim_id: str, runs: tuple[Run, ...]) -> bool:
+        claim = claimed[claim_id]
+        return enough(Record(claim, summarise(claim, runs)))
+
+    return stop
+
 
 Level: TypeAlias = Literal["quick", "full"]
 """How much is measured: everything but the figures, which take an hour, or these too."""
@@ -61,7 +137,7 @@ class Audit:
 
     @property
     def exit_code(self) -> int:
-        """As `rlverify.records.exit_codes` says."""
+        """As `rlverify.records.problems` says."""
         return exit_code_of(self.problems)
 
 
@@ -84,7 +160,7 @@ def audit(
 
     Fresh evidence, report and raw runs are left in the working folder in either case. Where a claim could not be
     measured, an update keeps its committed evidence. The quick level keeps the evidence of figures; without an update
-    it repeats some of their runs, which `rlverify.gating.sample` chooses.
+    it repeats some of their runs, which `rlverify.gating.replay` chooses.
 
     :param base: the commit that asks for runs of the figures of which claim, experiment or evidence has changed
     :param on_repeats: called with the number of repeated runs of figures that are done, and of all
@@ -98,7 +174,6 @@ def audit(
     warnings = project.check()
     prepare_working_folder(paths.working)
     if update:
-        check_ours(project, paths)
         check_writable(paths.evidence)
     committed, code = Committed(project, paths), CurrentCode(project)
     claims = [claim for claim in project.claims if chosen is None or claim.id in chosen]

@@ -9,27 +9,31 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from rlverify.evidence.evidence_files import is_committable, load_file, load_folder, to_json
+from rlverify.evidence.comparing import misfits
+from rlverify.evidence.evidence_files import (
+    FULL_AUDIT,
+    FullAudit,
+    full_audit_json,
+    is_committable,
+    load_file,
+    load_folder,
+    load_full_audit,
+    to_json,
+)
 from rlverify.evidence.files import write_files
-from rlverify.evidence.full_audit import NAME as FULL_AUDIT
-from rlverify.evidence.full_audit import FullAudit, load_full_audit
-from rlverify.evidence.full_audit import to_json as full_audit_json
-from rlverify.evidence.staleness import misfits
 from rlverify.gating.git_base import git
 from rlverify.gating.problem_rules import REMEDY
 from rlverify.project.code import CurrentCode, machine
 from rlverify.project.content import Project
-from rlverify.project.pages import OF_AUDIT
-from rlverify.project.plots import FOLDER
+from rlverify.project.registry import PLOTS_FOLDER
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
 from rlverify.records.errors import EvidenceError
-from rlverify.records.exit_codes import CLAIM_FELL
 from rlverify.records.measured import Evidence
-from rlverify.records.problems import Problem
-from rlverify.reporting.collecting import collect
-from rlverify.reporting.record import Record, attached
+from rlverify.records.problems import CLAIM_FELL, Problem
 from rlverify.reporting.rendering import render_all
+from rlverify.reporting.report_data import collect
+from rlverify.verdicts.verdict import Record, attached
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ def replace_committed(
     for path in paths.evidence.glob("*.json"):
         if path.stem not in known and (path.stem in ids or _is_evidence(path)):
             path.unlink()
-    for path in (paths.reports / FOLDER).glob("*.svg"):
+    for path in (paths.reports / PLOTS_FOLDER).glob("*.svg"):
         if path.stem not in project.figure_plots:
             path.unlink()
 
@@ -160,25 +164,6 @@ def _in_order(project: Project, records: Iterable[Record]) -> list[Record]:
     """These records, and one without evidence for each other claim; in the order of the catalogue."""
     found = {record.claim.id: record for record in records}
     return [found.get(claim.id, Record(claim, None)) for claim in project.claims]
-
-
-def check_ours(project: Project, paths: ReportPaths) -> None:
-    """Refuse to replace files in a folder to which no evidence was committed yet.
-
-    :raises EvidenceError: naming the first file that is in the way
-    """
-    ids = {claim.id for claim in project.claims}
-    if not paths.reports.is_dir() or any(
-        path.stem in ids or _is_evidence(path) for path in paths.evidence.glob("*.json")
-    ):
-        return
-    pages = (*OF_AUDIT, *(page.name for page in project.pages))
-    in_the_way = [paths.reports / name for name in pages if (paths.reports / name).exists()]
-    in_the_way += [path for folder in ("evidence", FOLDER) for path in (paths.reports / folder).glob("*")]
-    if in_the_way:
-        raise EvidenceError(
-            in_the_way[0], "was not written by an audit; move it away, or choose another folder for `reports`"
-        )
 
 
 def _is_evidence(path: Path) -> bool:

@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from rlverify.evidence.comparing import compare
 from rlverify.project.planting import PIN_ADVICE
 from rlverify.records.claims import Claim, Verdict
-from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
 from rlverify.records.measured import Evidence
-from rlverify.records.problems import Problem, ProblemKind
-from rlverify.reporting.record import Record
-from rlverify.verdicts.verdict import NOT_MEASURED, decide_variant, healthy_outcome, judge
+from rlverify.records.problems import CLAIM_FELL, HARNESS_FAILED, Problem, ProblemKind
+from rlverify.verdicts.verdict import NOT_MEASURED, Record, decide_variant, healthy_outcome, judge
 
 SHOWN_DIFFERENCES = 3
 REMEDY = "run `rlverify audit --update`"

@@ -1,16 +1,173 @@
-"""Names the files that may have made a claim fall."""
+"""Finds what fallen claims execute of the code that changed since the base, and names the files to look at first."""
 
 from __future__ import annotations
 
+import cProfile
+import multiprocessing.process
+import os
 import re
-from collections.abc import Collection, Iterable
+import subprocess
+import sys
+import threading
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Final
 
-from rlverify.gating.changed_code import FILE
+from rlverify.gating.git_base import Base
 from rlverify.project.content import Project
-from rlverify.project.fingerprint import first_lines, is_within, module_exists, module_path
-from rlverify.reporting.record import Record
+from rlverify.project.fingerprint import (
+    code_parts,
+    first_lines,
+    is_within,
+    module_closure,
+    module_exists,
+    module_name,
+    module_path,
+)
+from rlverify.records.attempts import attempt
+from rlverify.records.claims import Claim
+from rlverify.records.process import pin_threads
+from rlverify.running.executors import Executor
+from rlverify.running.paired_runs import PairedTask, run_paired
+from rlverify.running.runner import ProbeTask, run_task, tasks_of
+from rlverify.verdicts.verdict import Record
+
+STARTS_A_PROCESS: Final = (multiprocessing.process.BaseProcess.start.__code__, subprocess.Popen.__init__.__code__)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What a run executed of the packages under test and of the content package.
+
+    :param functions: ``package.module:Class.method`` of each function; of nested functions, the outermost
+    :param files: every file of the project that was opened
+    :param unseen: whether another process was started, of which nothing is known
+    """
+
+    functions: frozenset[str] = frozenset()
+    files: frozenset[Path] = frozenset()
+    unseen: bool = False
+
+
+def trace(task: ProbeTask | PairedTask) -> Traced:
+    """Make a run again; its result is not used. To be called in a process of its own, as what it sets up stays."""
+    pin_threads()
+    attempt(lambda: task.project.probes if isinstance(task, ProbeTask) else task.project.experiments)
+    codes: set[CodeType] = set()
+    files: set[Path] = set()
+    with _recording(codes, files):
+        if isinstance(task, ProbeTask):
+            run_task(task)
+        else:
+            run_paired(task)
+    root = task.project.root.resolve()
+    names = {_name(task.project, code) for code in codes} - {""}
+    unseen = any(code in STARTS_A_PROCESS for code in codes)
+    return Traced(frozenset(names), frozenset(path for path in files if path.is_relative_to(root)), unseen)
+
+
+@contextmanager
+def _recording(codes: set[CodeType], files: set[Path]) -> Iterator[None]:
+    """Record this thread by a profiler, which is quick, and threads that start meanwhile by a function."""
+
+    def on_event(frame: FrameType, event: str, _argument: Any) -> None:
+        if event == "call":
+            codes.add(frame.f_code)
+
+    def on_audit(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(arguments[0], str):
+            files.add(Path(arguments[0]).resolve())
+
+    sys.addaudithook(on_audit)  # which cannot be removed; it ends with the process
+    profiler = cProfile.Profile(subcalls=False, builtins=False)
+    threading.setprofile(on_event)
+    profiler.enable()
+    try:
+        yield
+    finally:
+        profiler.disable()
+        threading.setprofile(None)
+        codes |= {each.code for each in profiler.getstats() if isinstance(each.code, CodeType)}
+
+
+def _name(project: Project, code: CodeType) -> str:
+    """``package.module:Class.method`` of the outermost function around a code object; empty for code elsewhere."""
+    for package, place in project.code_places.items():
+        if code.co_filename == str(place) or code.co_filename.startswith(f"{place}{os.sep}"):
+            module = module_name(package, place, Path(code.co_filename))
+            return f"{module}:{code.co_qualname.partition('.<locals>')[0]}"
+    return ""
+
+
+MOST_CLAIMS: Final = 20
+"""How many fallen claims are run again at most; of the others nothing is said."""
+FILE: Final = "file "
+
+
+def changed_by_claim(
+    project: Project, base: Base, fallen: Sequence[tuple[Claim, int]], executor: Executor
+) -> dict[str, tuple[str, ...]]:
+    """Make runs of fallen claims again, in all variants, and name what they execute and has changed since the base.
+
+    :param fallen: claims, each with the seed to run; the first `MOST_CLAIMS` are run
+    :returns: by claim id ``package.module:function``, ``package.module`` for code that an import executes, and
+        ``file PATH`` for data
+    """
+    changed = sorted(_changed_parts(project, base))
+    if not changed:
+        return {}
+    runs = {claim.id: _runs(project, claim, seed) for claim, seed in fallen[:MOST_CLAIMS]}
+    tasks = list(dict.fromkeys(task for own in runs.values() for task in own))
+    ended = dict(zip(tasks, executor.map(trace, tasks), strict=True))
+    return {
+        name: tuple(_executed(project, changed, [ended[task].result or Traced(unseen=True) for task in own]))
+        for name, own in runs.items()
+    }
+
+
+def _runs(project: Project, claim: Claim, seed: int) -> Sequence[ProbeTask | PairedTask]:
+    if claim.figure is not None:
+        return [PairedTask(project, claim.experiment, seed)]
+    return tasks_of(project, claim, (seed,))
+
+
+def _executed(project: Project, changed: Sequence[str], traced: Sequence[Traced]) -> Iterator[str]:
+    """Those of the changed parts that runs executed or read."""
+    packages = (*project.settings.under_test, project.package)
+    functions = {name for each in traced for name in each.functions}
+    files = {path for each in traced for path in each.files}
+    modules = module_closure({name.partition(":")[0] for name in functions}, packages)
+    for name in changed:
+        if name.startswith(FILE):
+            found = (project.root / name.removeprefix(FILE)).resolve() in files
+        else:
+            found = name in (functions if ":" in name else modules) or any(each.unseen for each in traced)
+        if found:
+            yield name
+
+
+def _changed_parts(project: Project, base: Base) -> Iterator[str]:
+    """Names of all parts of the code, and of all data, that differ from the base."""
+    places = {package: place.resolve() for package, place in project.code_places.items()}
+    root = project.root.resolve()
+    for path in base.changed:
+        if path.suffix != ".py" and path.is_relative_to(root):
+            yield FILE + path.relative_to(root).as_posix()
+        for package, place in places.items():
+            if path.suffix == ".py" and path.is_relative_to(place):
+                module = module_name(package, place, path)
+                was, now = code_parts(base.text(path) or ""), code_parts(_text(path))
+                differ = (name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
+                yield from (f"{module}:{name}" if name else module for name in differ)
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
 
 FRAME = re.compile(r'^  File "(.+)", line \d+', re.MULTILINE)
 

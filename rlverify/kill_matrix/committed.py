@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
-from rlverify.evidence.files import write_files
-from rlverify.kill_matrix.changed import require_test
-from rlverify.kill_matrix.matrix_file import load
-from rlverify.kill_matrix.plan import MatrixPlan
+from pydantic import TypeAdapter, ValidationError
+
+from rlverify.evidence.files import first_problem, sealed, write_files
+from rlverify.kill_matrix.plan import MatrixPlan, require_test
 from rlverify.project.catalogue_entries import UNWRITTEN_STATEMENT, UNWRITTEN_TITLE
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Verdict
 from rlverify.records.errors import MatrixError
-from rlverify.records.exit_codes import CLAIM_FELL, HARNESS_FAILED
-from rlverify.records.matrix import FaultPlan, FaultResult, Matrix
-from rlverify.records.problems import Problem
+from rlverify.records.matrix import FaultResult, Matrix
+from rlverify.records.problems import CLAIM_FELL, HARNESS_FAILED, Problem
 from rlverify.reporting.kill_matrix_page import kill_matrix
+
+_MATRIX = TypeAdapter(Matrix)
+AGAIN = "measure it again with `rlverify matrix --update`"
+
+
+def matrix_json(matrix: Matrix) -> str:
+    """The same bytes for the same matrix, with a digest of its content."""
+    return sealed(asdict(matrix))
+
+
+def load_matrix(path: Path) -> Matrix | None:
+    """Return the matrix in a file; None where there is no file.
+
+    :raises MatrixError: if it cannot be read, a field is missing, unknown or mistyped, or the file was edited
+    """
+    if not path.is_file():
+        return None
+    try:
+        text = path.read_text(encoding="utf-8")
+        matrix = _MATRIX.validate_json(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise MatrixError(path, f"cannot be read: {error}") from error
+    except ValidationError as error:
+        raise MatrixError(path, f"{first_problem(error)}; {AGAIN}") from error
+    if matrix_json(matrix) != text:
+        raise MatrixError(path, f"holds what no measurement writes, or was edited; {AGAIN}")
+    return matrix
+
 
 MATRIX, REPORT = "matrix.json", "kill-matrix.md"
 REMEDY = "run `rlverify matrix --update`"
@@ -27,23 +54,7 @@ MUST_BE_DETECTED_BY_ALL = ("defect", "named")
 """Roles of faults that each of the named tests must detect."""
 
 
-@dataclass(frozen=True)
-class CommittedStatus:
-    """The committed matrix as the gate sees it.
-
-    :param matrix: None where none is committed
-    """
-
-    matrix: Matrix | None
-    problems: tuple[Problem, ...] = ()
-
-
-def path_of(paths: ReportPaths) -> Path:
-    """Where the matrix is committed."""
-    return paths.reports / MATRIX
-
-
-def committed_status(matrix_plan: MatrixPlan, paths: ReportPaths) -> CommittedStatus:
+def committed_problems(matrix_plan: MatrixPlan, paths: ReportPaths) -> list[Problem]:
     """Read the committed matrix and compare it with the claims and tests of today; plants and measures nothing.
 
     A project whose claims name no test needs no matrix.
@@ -51,11 +62,11 @@ def committed_status(matrix_plan: MatrixPlan, paths: ReportPaths) -> CommittedSt
     :raises MatrixError: if the matrix cannot be believed
     """
     if unknown := [*unknown_tests(matrix_plan)]:
-        return CommittedStatus(None, tuple(unknown))
-    matrix = load(path_of(paths))
+        return unknown
+    matrix = load_matrix(paths.reports / MATRIX)
     if matrix is None:
         missing = Problem(MATRIX, CLAIM_FELL, "which tests detect which faults was never measured", remedy=REMEDY)
-        return CommittedStatus(None, (missing,) * matrix_plan.has_tests)
+        return [missing] * matrix_plan.has_tests
     problems = [*problems_of(matrix)]
     if found := [*_misfits(matrix, matrix_plan)]:
         sentence = f"measured of other faults or tests: {few(found)}"
@@ -64,7 +75,7 @@ def committed_status(matrix_plan: MatrixPlan, paths: ReportPaths) -> CommittedSt
     if not report.is_file() or report.read_bytes() != render_page(matrix_plan.project, matrix).encode():
         sentence = "is not what the committed matrix gives"
         problems.append(Problem(REPORT, CLAIM_FELL, sentence, remedy="run `rlverify report`"))
-    return CommittedStatus(matrix, tuple(problems))
+    return problems
 
 
 def undetected(matrix_plan: MatrixPlan) -> Iterator[Problem]:
@@ -103,12 +114,12 @@ def render_page(project: Project, matrix: Matrix) -> str:
 
 def write_report(matrix_plan: MatrixPlan, paths: ReportPaths) -> None:
     """Render the report from the committed matrix, if there is one."""
-    if (matrix := load(path_of(paths))) is not None:
+    if (matrix := load_matrix(paths.reports / MATRIX)) is not None:
         write_files(paths.reports, {REPORT: render_page(matrix_plan.project, matrix)})
 
 
 def problems_of(matrix: Matrix) -> Iterator[Problem]:
-    """Every fault with an unexpected fate, every test that misses its fault, and weak tests without a better one.
+    """Every fault with an unexpected fate, and every test that misses its fault.
 
     Of a documented fix that leaves something broken, one of the tests must detect what is left.
     """
@@ -119,10 +130,6 @@ def problems_of(matrix: Matrix) -> Iterator[Problem]:
         elif row.plan.kind in MUST_BE_DETECTED_BY_ALL and row.blind:
             sentence = f"({row.plan.kind}) named as a test that detects it, but does not: {few(row.blind)}"
             yield Problem(row.plan.fault, CLAIM_FELL, sentence)
-    for each in matrix.history:
-        if not matrix.killers_of(each.weak.fault):
-            sentence = f"no test detects {each.weak.fault}, which this weak test should detect"
-            yield Problem(each.weak.test, CLAIM_FELL, sentence)
 
 
 def _sentence(row: FaultResult) -> str:
@@ -145,28 +152,15 @@ def _sentence(row: FaultResult) -> str:
 
 def _misfits(matrix: Matrix, matrix_plan: MatrixPlan) -> Iterator[str]:
     """Why the matrix is not of the faults and tests of today."""
-    was = {_role(row.plan): _asked(row.plan) for row in matrix.rows}
-    now = {_role(plan): _asked(plan) for plan in matrix_plan.plans}
-    yield from _differences(was, now)
-    if matrix.suites != matrix_plan.suites:
-        yield "the tests that the documents name have changed"
-    if [each.weak for each in matrix.history] != [*matrix_plan.weak_tests]:
-        yield "the weak tests have changed"
-
-
-def _asked(plan: FaultPlan) -> tuple[object, ...]:
-    """What a row is measured for."""
-    return plan.claims, plan.checks
-
-
-def _role(plan: FaultPlan) -> str:
-    return f"{plan.fault} ({plan.kind})"
-
-
-def _differences(was: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
+    was, now = (
+        {f"{plan.fault} ({plan.kind})": (plan.claims, plan.checks) for plan in plans}
+        for plans in ([row.plan for row in matrix.rows], matrix_plan.plans)
+    )
     yield from (f"{name} is new" for name in now if name not in was)
     yield from (f"{name} is gone" for name in was if name not in now)
     yield from (f"{name} has changed" for name in now if name in was and was[name] != now[name])
+    if matrix.suites != matrix_plan.suites:
+        yield "the tests that the documents name have changed"
 
 
 def few(sentences: Iterable[str]) -> str:

@@ -1,23 +1,30 @@
-"""What is planted and which tests run under it, from the catalogue and the lists of named and of weak tests."""
+"""What is planted and which tests run under it, from the catalogue and the lists of named tests."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+import ast
+import difflib
+import inspect
+import textwrap
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
+from rlverify.gating.git_base import Base
 from rlverify.project.content import Project
-from rlverify.project.toml_file import toml_of
+from rlverify.project.fingerprint import definitions, module_path, source_digest
+from rlverify.project.planting import healthy_member
+from rlverify.project.registry import Fault
+from rlverify.project.settings import toml_of
 from rlverify.records.claims import Claim, FixGrade, Verdict
 from rlverify.records.errors import MatrixError
-from rlverify.records.matrix import FaultPlan, FaultRole, NamedSuite, WeakTest
+from rlverify.records.matrix import FaultPlan, FaultRole, NamedSuite, without_case
 
 NAMED_TESTS = "named_tests.toml"
 """In the content package: the tests that documents name."""
-WEAK_TESTS = "weak_tests/history.toml"
-"""In the content package: tests that are known to be blind."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +54,6 @@ class MatrixPlan:
     def suites(self) -> tuple[NamedSuite, ...]:
         """The tests that the documents name."""
         return tuple(suite for suite, _ in self.named)
-
-    @cached_property
-    def weak_tests(self) -> tuple[WeakTest, ...]:
-        """Tests that are known to be blind, and the fault that each of them should detect."""
-        path = self.project.folder / WEAK_TESTS
-        content = toml_of(path, partial(MatrixError, path)).get("weak_test", []) if path.is_file() else []
-        return tuple(_weak_test(path, each) for each in content)
 
     @cached_property
     def plans(self) -> tuple[FaultPlan, ...]:
@@ -120,7 +120,6 @@ class MatrixTask:
 
     plans: tuple[FaultPlan, ...]
     suites: tuple[NamedSuite, ...] = ()
-    weak_tests: tuple[WeakTest, ...] = ()
 
     @property
     def columns(self) -> list[tuple[str, ...]]:
@@ -136,7 +135,7 @@ class MatrixTask:
     @property
     def sessions(self) -> int:
         """How many sessions it takes."""
-        return len(self.columns) + len(self.plans) + len(self.weak_tests)
+        return len(self.columns) + len(self.plans)
 
 
 def _roles(claims: Iterable[Claim]) -> Iterator[tuple[str, FaultRole, Claim]]:
@@ -170,8 +169,82 @@ def _suite(entry: Mapping[str, Any]) -> tuple[NamedSuite, Mapping[str, Sequence[
     return NamedSuite(entry["document"], entry["file"], tuple(faults)), faults
 
 
-def _weak_test(path: Path, entry: Mapping[str, Any]) -> WeakTest:
+def changed_plans(matrix_plan: MatrixPlan, base: Base) -> list[FaultPlan]:
+    """Return the plans to be measured again, in their order; comments, docstrings and layout ask for nothing."""
+    return [
+        plan
+        for plan in matrix_plan.plans
+        if any(
+            path.resolve() in base.changed and _differs(base, path, name) for path, name in _places(matrix_plan, plan)
+        )
+    ]
+
+
+def _places(matrix_plan: MatrixPlan, plan: FaultPlan) -> Iterator[tuple[Path, str]]:
+    """Files and qualified names of the fault, of its target and of the tests that must detect it."""
+    fault = matrix_plan.project.fault(plan.fault)
+    if "<" not in fault.replacement.__qualname__:  # else a function of the engine made it, as for null faults
+        yield module_path(fault.defined_in), fault.replacement.__qualname__
+    module, _, name = fault.target.partition(":")
+    yield module_path(module), name
+    for test in plan.checks:
+        file, *names = without_case(test).split("::")
+        yield matrix_plan.root / file, ".".join(names)
+
+
+@lru_cache(maxsize=4096)
+def _differs(base: Base, path: Path, name: str) -> bool:
+    if path.resolve() not in base.changed:
+        return False
+    was, now = base.text(path), path.read_text(encoding="utf-8")
+    return was is None or _definition_digest(was, name) != _definition_digest(now, name)
+
+
+def _definition_digest(source: str, name: str) -> str:
+    """Digest of a definition; of the class around it where it is inherited, and else of the file."""
     try:
-        return WeakTest(**entry)
-    except TypeError as error:
-        raise MatrixError(path, f"{entry.get('test', 'an entry')}: {error}") from error
+        return source_digest(source, name)
+    except LookupError:
+        return _definition_digest(source, name.rpartition(".")[0])
+
+
+def require_test(root: Path, test: str) -> None:
+    """Look for a test by its id. A method may be inherited, if its class has bases.
+
+    :param root: the folder that the id is relative to
+    :raises MatrixError: if there is no such test
+    """
+    file, *names = without_case(test).split("::")
+    try:
+        tree = ast.parse((root / file).read_bytes())
+        try:
+            definitions(tree, ".".join(names))
+        except LookupError:
+            parents = definitions(tree, ".".join(names[:-1])) if names[1:] else []
+            if not any(isinstance(node, ast.ClassDef) and node.bases for node in parents):
+                raise
+    except (OSError, SyntaxError, LookupError, UnicodeDecodeError) as error:
+        raise MatrixError(test, f"is not a test: {_reason(error)}; correct the id") from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    return str(error.strerror) if isinstance(error, OSError) else str(error)
+
+
+LINES = 40
+
+
+def difference(fault: Fault) -> str:
+    """Unified, without decorators, and cut where it gets long."""
+    healthy, faulty = _lines(healthy_member(fault.owner, fault.member)), _lines(fault.replacement)
+    name = f"{fault.owner}.{fault.member}"
+    found = [*difflib.unified_diff(healthy, faulty, f"{name}, healthy", fault.name, n=2, lineterm="")]
+    more = [f"... and {len(found) - LINES} more lines"] if len(found) > LINES else []
+    return "\n".join([*found[:LINES], *more])
+
+
+def _lines(function: Callable[..., Any]) -> list[str]:
+    source = textwrap.dedent(inspect.getsource(function)).splitlines()
+    return [*dropwhile(lambda line: not line.startswith(("def ", "async def ")), source)]

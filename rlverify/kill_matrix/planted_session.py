@@ -6,44 +6,20 @@ import json
 from collections import Counter
 from collections.abc import Generator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rlverify.kill_matrix.sessions import SessionOutcome
 from rlverify.project.content import Project, open_project
-from rlverify.project.faults import FAULTS, Fault
 from rlverify.project.planting import Planted, null_fault_of, plant
+from rlverify.project.registry import FAULTS, Fault
 from rlverify.records.errors import HarnessError
 
 MISTAKE = "mistake in a planted fault"
 SUMMARY = "planted {name}: executed {executions} times"
-
-
-@dataclass
-class SessionOutcome:
-    """What became of the tests and of the faults.
-
-    :param passed: ids of the tests that ran to their end; one that is torn down with an error is in ``errors`` as well
-    :param skipped: ids of the tests that were skipped, or failed as they were expected to
-    :param failed: ids of the tests that failed themselves
-    :param errors: ids of the tests and files that could not be set up, torn down or collected
-    :param mistakes: ids of the tests in which a fault's own code went wrong, whatever became of the test
-    :param executions: how often each fault ran
-    """
-
-    passed: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    mistakes: list[str] = field(default_factory=list)
-    executions: dict[str, int] = field(default_factory=dict)
-
-
-def read_outcome(path: Path) -> SessionOutcome:
-    """Read the file that ``--plant-outcome`` wrote."""
-    return SessionOutcome(**json.loads(path.read_text(encoding="utf-8")))
 
 
 def _found(project: Project, name: str) -> Fault:

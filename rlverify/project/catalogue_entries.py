@@ -19,7 +19,16 @@ from pydantic import (
 )
 
 from rlverify.project.citations import Documents
-from rlverify.records.claims import Basis, ClaimKind, DocumentGives, FixGrade, Scale, Severity, Verdict
+from rlverify.records.claims import (
+    Basis,
+    ClaimKind,
+    DocumentedProblem,
+    DocumentGives,
+    FixGrade,
+    Scale,
+    Severity,
+    Verdict,
+)
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 IDENTIFIER = r"^[A-Z][A-Z0-9]*(-[A-Z0-9]+)*$"
@@ -67,21 +76,6 @@ def can_be_true_and_false(claimed: tuple[float, float]) -> tuple[float, float]:
 
 
 Claimed = Annotated[tuple[float, float], AfterValidator(can_be_true_and_false)]
-
-
-class DocumentedProblemEntry(BaseModel):
-    """The ``[claim.problem]`` table of a claim."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    category: str = ""
-    components: tuple[Text, ...] = ()
-    scenario: tuple[Text, ...] = ()
-    impact: str = ""
-    recommendation: str = ""
-    priority: str = ""
-    probability: str = ""
-    effort: str = ""
 
 
 class ClaimedFigureEntry(BaseModel):
@@ -170,7 +164,7 @@ class ClaimEntry(BaseModel):
     killed_by: tuple[Text, ...] = ()
     cites: tuple[Cite, ...] = ()
     part_of: Identifier | None = None
-    problem: DocumentedProblemEntry | None = None
+    problem: DocumentedProblem | None = None
     experiment: Name | None = None
     figure: ClaimedFigureEntry | None = None
     basis: Basis | None = None
@@ -263,56 +257,3 @@ class ClaimEntry(BaseModel):
             if len(set(given)) != len(given):
                 raise ValueError(field, "names one of them twice")
         return self
-
-
-class CauseEntry(BaseModel):
-    """One ``[[cause]]`` table as it is written."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    id: Name
-    text: Text
-
-
-class LinesEntry(BaseModel):
-    """Lines of a document and the reason why no claim tests them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    cites: Annotated[tuple[Cite, ...], Field(min_length=1)]
-    why: Text
-
-
-class UntestableEntry(LinesEntry):
-    """One ``[[untestable]]`` table as it is written."""
-
-
-class UntestedEntry(LinesEntry):
-    """One ``[[untested]]`` table as it is written."""
-
-
-class QuotationEntry(BaseModel):
-    """One of the ``quotes`` of a contradiction."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    cite: Cite
-    text: Text
-
-    @model_validator(mode="after")
-    def _is_there(self, info: ValidationInfo) -> QuotationEntry:
-        if self.text not in _documents(info).text(self.cite):
-            raise ValueError(f"{self.text!r} is not in {self.cite}")
-        return self
-
-
-class ContradictionEntry(BaseModel):
-    """One ``[[contradiction]]`` table as it is written."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    id: Identifier
-    statement: Text
-    quotes: Annotated[tuple[QuotationEntry, ...], Field(min_length=2)]
-    measured: Text
-    settled_by: tuple[Identifier, ...] = ()

@@ -15,11 +15,6 @@ from rlverify.records.errors import CatalogueError
 
 PATTERN = re.compile(r"(?P<document>[^\s:]+):(?P<first>[1-9]\d*)(?:-(?P<last>[1-9]\d*))?")
 
-HEADING = re.compile(r"#{1,6}\s|\s*\*\*[^*]+(:\*\*|\*\*:)\s*$")
-"""A heading, or a label such as ``**Tests:**`` that has a line for itself."""
-FENCE = re.compile(r"\s*(?P<mark>`{3,}(?=[^`]*$)|~{3,})(?P<rest>.*)")
-"""The first or last line of a block of code; a line that begins with code and ends with more text is none."""
-
 
 def document_key(name: str) -> str:
     """The key under which a document is cited, from the stem of its file name."""
@@ -105,21 +100,3 @@ class Documents:
         :raises ValueError: as `cite`
         """
         return {(each.document, number) for each in map(self.cite, cites) for number in each.numbers}
-
-    def statements(self, document: str) -> list[int]:
-        """The numbers of the lines that have a word and are no heading, no label of a list and no code fence."""
-        found, opened = [], ""
-        for number, line in enumerate(self.lines[document], start=1):
-            fence = FENCE.match(line)
-            if fence is not None and not opened:
-                opened = fence["mark"]
-            elif fence is not None and fence["mark"].startswith(opened) and not fence["rest"].strip():
-                opened = ""
-            elif has_word(line) and (opened or not HEADING.match(line)):
-                found.append(number)
-        return found
-
-
-def has_word(line: str) -> bool:
-    """Whether a line has a word; an empty line, a rule and a fence have none."""
-    return re.search(r"\w", line) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,16 +13,24 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from rlverify.project.catalogue import Catalogue, load
+from rlverify.project.catalogue import load
 from rlverify.project.citations import Documents
-from rlverify.project.experiments import EXPERIMENTS, Experiment
-from rlverify.project.faults import FAULTS, Fault
 from rlverify.project.fingerprint import is_within, module_digests, module_path
-from rlverify.project.importing import names_what_is_gone
-from rlverify.project.pages import PAGES, Page
-from rlverify.project.plots import FIGURE_PLOTS, FigurePlot
-from rlverify.project.probes import PROBES, Probe
-from rlverify.project.registry import Registry
+from rlverify.project.registry import (
+    EXPERIMENTS,
+    FACTS,
+    FAULTS,
+    FIGURE_PLOTS,
+    PAGES,
+    PROBES,
+    Experiment,
+    Facts,
+    Fault,
+    FigurePlot,
+    Page,
+    Probe,
+    Registry,
+)
 from rlverify.project.settings import FILE, ReportPaths, Settings, find_root, load_settings
 from rlverify.records.attempts import places_of
 from rlverify.records.claims import Claim
@@ -33,9 +41,18 @@ from rlverify.records.errors import (
     RegistrationError,
     SettingsError,
     UnknownNameError,
+    suggestion,
 )
-from rlverify.records.printing import stdout_sent_to_stderr
-from rlverify.records.suggesting import suggestion
+from rlverify.records.process import stdout_sent_to_stderr
+
+
+def names_what_is_gone(error: BaseException, is_searched: Callable[[str], bool]) -> bool:
+    """Whether a module does not exist, or has not what was to be imported from it.
+
+    :param is_searched: whether a module, given by its dotted name, is one of those that this is about
+    """
+    return isinstance(error, ImportError) and is_searched(error.name or "")
+
 
 Entry = TypeVar("Entry")
 
@@ -117,14 +134,19 @@ class Project:
         """The documents that claims cite."""
         return Documents.read(self.settings.documents or self.folder / "documents")
 
+    @property
+    def catalogue_folder(self) -> Path:
+        """Folder of the TOML files with the claims."""
+        return self.settings.catalogue or self.folder / "catalogue"
+
     @cached_property
-    def catalogue(self) -> Catalogue:
-        """All that the catalogue says; needs no import of what is under test."""
-        return load(self.settings.catalogue or self.folder / "catalogue", self.documents)
+    def claims(self) -> tuple[Claim, ...]:
+        """Every claim, in the order of the catalogue files; needs no import of what is under test."""
+        return load(self.catalogue_folder, self.documents)
 
     def catalogue_file(self, claim: Claim) -> Path:
         """The TOML file of a claim."""
-        return (self.settings.catalogue or self.folder / "catalogue") / f"{claim.document}.toml"
+        return self.catalogue_folder / f"{claim.document}.toml"
 
     def _load(self, registry: Registry[Entry]) -> Mapping[str, Entry]:
         """What the modules of one subpackage of the content register."""
@@ -155,11 +177,6 @@ class Project:
         measuring = [self.folder / kind for kind in (*MEASURING, *SHOWING)]
         under_test = [self.code_places[package] for package in self.settings.under_test]
         return any(map(file.is_relative_to, under_test)) and not any(map(file.is_relative_to, measuring))
-
-    @property
-    def claims(self) -> tuple[Claim, ...]:
-        """Every claim, in the order of the catalogue files."""
-        return self.catalogue.claims
 
     @cached_property
     def faults(self) -> Mapping[str, Fault]:
@@ -195,6 +212,11 @@ class Project:
     def pages(self) -> tuple[Page, ...]:
         """The registered report pages, in the order of the documents that they are about."""
         return tuple(sorted(self._load(PAGES).values(), key=lambda page: page.documents))
+
+    @cached_property
+    def facts(self) -> Mapping[str, Facts]:
+        """What the project adds for its templates, by name."""
+        return self._load(FACTS)
 
     @property
     def _checked_package(self) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,9 +11,27 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from rlverify.project.toml_file import toml_of
-from rlverify.records.errors import SettingsError
-from rlverify.records.suggesting import suggestion
+from rlverify.records.errors import CatalogueError, SettingsError, suggestion
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a file of the content package says, unchecked.
+
+    :raises CatalogueError: if it cannot be read
+    """
+    return toml_of(path, partial(CatalogueError, path.name, "", ""))
+
+
+def toml_of(path: Path, broken: Callable[[str], Exception]) -> dict[str, Any]:
+    """What a file says, unchecked.
+
+    :param broken: makes the error for a file that cannot be read, from the reason
+    """
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise broken(f"cannot be read: {error}") from error
+
 
 FILE: Final = "pyproject.toml"
 TABLE: Final = "tool.rlverify"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
-from rlverify.records.runs import VARIANTS, Variant
+from rlverify.records.measured import VARIANTS, Variant
 
 ClaimKind: TypeAlias = Literal["defect", "fix", "figure", "assurance", "finding", "null"]
 DocumentGives: TypeAlias = Literal["interval", "statement"]
@@ -63,6 +63,8 @@ class DocumentedProblem:
     :param probability: how likely it is said to be
     :param effort: how much work its fix is said to be
     """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     category: str = ""
     components: tuple[str, ...] = ()
@@ -146,7 +148,7 @@ class Claim:
     :param scale: what the measurement runs on; None if unclassified
     :param hedge: the document's own word where it states only a possibility, such as ``may``; a case in which that does
         not happen does not contradict it
-    :param cause: id of the `Cause` that this claim shares with others, which are counted once
+    :param cause: name of the reason that this claim shares with others; pages count them once
     :param assessed: our severity, after measuring: the harm that the defect or the wrong statement does, or None
     :param action: what an engineer should do about it, in one sentence
     :param condition_of: id of the claim that this measures again under another condition; empty for all others
@@ -204,53 +206,3 @@ class Claim:
             return ()
         planted = {"healthy": "", "faulty": self.fault, "documented_fix": self.documented_fix}
         return tuple(variant for variant in VARIANTS if planted[variant] is not None)
-
-
-@dataclass(frozen=True)
-class Cause:
-    """One reason for which several statements fail; they count as one.
-
-    :param text: the reason, in one sentence
-    """
-
-    id: str
-    text: str
-
-
-@dataclass(frozen=True)
-class UntestedLines:
-    """Lines of a document that no claim tests: they state nothing testable, or no claim measures what they state.
-
-    :param cites: as in `Claim`
-    :param why: the reason
-    """
-
-    cites: tuple[str, ...]
-    why: str
-
-
-@dataclass(frozen=True)
-class Quotation:
-    """A quotation from a document.
-
-    :param cite: the lines in which it is
-    """
-
-    cite: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Contradiction:
-    """Statements of the documents that cannot all be true.
-
-    :param statement: what they disagree about, in our own words
-    :param measured: what this project can say about it
-    :param settled_by: ids of the claims whose verdict decides between them
-    """
-
-    id: str
-    statement: str
-    quotes: tuple[Quotation, ...]
-    measured: str
-    settled_by: tuple[str, ...] = ()

@@ -87,60 +87,19 @@ class NamedSuite:
 
 
 @dataclass(frozen=True)
-class WeakTest:
-    """A test that is known to be blind, and a fault that it should detect.
-
-    :param test: its id, or the file of a check that pytest does not collect
-    :param told_by: the source that describes its weakness
-    :param weakness: why it cannot detect the fault, in a sentence
-    """
-
-    test: str
-    fault: str
-    told_by: str
-    weakness: str
-
-
-@dataclass(frozen=True)
-class WeakTestResult:
-    """What became of a weak test under its fault.
-
-    :param healthy: its outcome without the fault
-    :param faulty: its outcome with it
-    :param reached: whether it executed the fault
-    """
-
-    weak: WeakTest
-    healthy: TestOutcome
-    faulty: TestOutcome
-    reached: bool
-
-    @property
-    def missed(self) -> bool:
-        """Whether this test lets the fault through."""
-        return self.faulty != "failed"
-
-
-@dataclass(frozen=True)
 class Matrix:
     """Which tests detect which faults.
 
     :param measured: the day, as in 2026-11-27
     :param tests: what became of each test on healthy code, by id
     :param suites: the tests that the documents name
-    :param history: what became of the weak tests under their faults
     """
 
     measured: str
     rows: tuple[FaultResult, ...]
     tests: Mapping[str, TestOutcome]
     suites: tuple[NamedSuite, ...] = ()
-    history: tuple[WeakTestResult, ...] = ()
-    schema_version: Literal[3] = 3
-
-    def killers_of(self, fault: str) -> tuple[str, ...]:
-        """Every test that fails under a fault, in whatever role it was planted."""
-        return tuple(sorted({test for row in self.rows if row.plan.fault == fault for test in row.killers}))
+    schema_version: Literal[4] = 4
 
 
 def is_of(test: str, asked: str) -> bool:

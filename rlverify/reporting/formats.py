@@ -9,11 +9,10 @@ from rlverify.reporting.html_report import render_html
 from rlverify.reporting.json_report import JsonReport, json_of_run
 from rlverify.reporting.junit import JUnitReport, junit_of_run
 from rlverify.reporting.outcome import Outcome
-from rlverify.reporting.record import Format
 from rlverify.reporting.report_data import ReportData
-from rlverify.reporting.run_summary import summary_of_run
 from rlverify.reporting.sarif import sarif_of_run
-from rlverify.reporting.step_summary import StepSummary
+from rlverify.reporting.step_summary import StepSummary, summary_of_run
+from rlverify.verdicts.verdict import Format
 
 FORMATS: Final[Mapping[str, Format]] = {
     "json": JsonReport(),

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from rlverify.evidence.files import canonical_json
 from rlverify.records.problems import outcome_of
-from rlverify.reporting.outcome import FallenClaim, Outcome
-from rlverify.reporting.outcome_text import summary
-from rlverify.reporting.record import Record
+from rlverify.reporting.outcome import FallenClaim, Outcome, summary
+from rlverify.verdicts.verdict import Record
 
 SCHEMA_VERSION: Final = 1
 """Of every JSON object that the command line gives; a field that is removed or changes its meaning raises it."""

@@ -6,17 +6,61 @@ for each subject of the project's suites.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Final
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from rlverify.records.exit_codes import HARNESS_FAILED
-from rlverify.records.problems import Problem, with_advice
-from rlverify.reporting.claim_status import ClaimStatus, status_of, told
-from rlverify.reporting.junit_xml import ELEMENTS, Case, document
-from rlverify.reporting.outcome import Outcome
-from rlverify.reporting.outcome_text import block
-from rlverify.reporting.phrasing import difference, outcome, spread, statement
-from rlverify.reporting.record import Record
+from rlverify.records.problems import HARNESS_FAILED, Problem, with_advice
+from rlverify.reporting.outcome import Case, Outcome, block
+from rlverify.reporting.phrasing import difference, outcome, spread, statement, told
+from rlverify.verdicts.verdict import ClaimStatus, Record, status_of
+
+# What XML 1.0 has no way to write, escaped or not.
+FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+ELEMENTS: Final = {ClaimStatus.FAILED: "failure", ClaimStatus.ERROR: "error", ClaimStatus.SET_ASIDE: "skipped"}
+
+
+def junit_document(cases: Sequence[Case]) -> str:
+    """The whole file: a suite for each run of cases that name one, with the counts that readers of it expect."""
+    root = Element("testsuites", {"name": "rlverify", **_counts(cases)})
+    for name, found in groupby(cases, key=lambda case: case.suite):
+        group = list(found)
+        suite = SubElement(root, "testsuite", {"name": name, **_counts(group)})
+        for case in group:
+            _add(suite, case)
+    indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(root, encoding="unicode") + "\n"
+
+
+def _counts(cases: Iterable[Case]) -> dict[str, str]:
+    cases = list(cases)
+    found = Counter(case.status for case in cases)
+    times = [case.seconds for case in cases if case.seconds is not None]
+    counts = {
+        "tests": len(cases),
+        "failures": found[ClaimStatus.FAILED],
+        "errors": found[ClaimStatus.ERROR],
+        "skipped": found[ClaimStatus.SET_ASIDE],
+    }
+    return {name: str(count) for name, count in counts.items()} | ({"time": f"{sum(times):.3f}"} if times else {})
+
+
+def _add(suite: Element, case: Case) -> None:
+    element = SubElement(suite, "testcase", classname=case.suite, name=_writable(case.name))
+    if case.seconds is not None:
+        element.set("time", f"{case.seconds:.3f}")
+    if name := ELEMENTS.get(case.status):
+        SubElement(element, name, message=_writable(case.message)).text = _writable(case.text)
+    elif case.text:
+        SubElement(element, "system-out").text = _writable(case.text)
+
+
+def _writable(text: str) -> str:
+    return FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
+
 
 COMMITTED: Final = "committed files"
 EVIDENCE: Final = "results are up to date"
@@ -27,20 +71,12 @@ class JUnitReport:
 
     def format(self, records: Sequence[Record]) -> str:
         """The whole file, with the counts that readers of it expect."""
-        return document([_committed_case(record) for record in records])
+        return junit_document([_committed_case(record) for record in records])
 
 
 def junit_of_run(outcome: Outcome) -> str:
     """The file of one run: a failure for each claim that fell, an error for each that could not be measured."""
-    return document([*_run_cases(outcome), *_other_cases(outcome), *_check_cases(outcome)])
-
-
-def _check_cases(outcome: Outcome) -> list[Case]:
-    if not outcome.checks:
-        return []
-    from rlverify.reporting.check_run.check_formats import case_of  # imports NumPy, which other commands do without
-
-    return [case_of(record) for record in outcome.checks]
+    return junit_document([*_run_cases(outcome), *_other_cases(outcome), *outcome.checks])
 
 
 def _committed_case(record: Record) -> Case:

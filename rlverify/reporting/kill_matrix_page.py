@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlverify.records.claims import Claim
-from rlverify.records.matrix import FaultResult, Matrix, WeakTestResult
+from rlverify.records.matrix import FaultResult, Matrix
 from rlverify.reporting.markdown import environment
 
 ROLES = {
@@ -17,12 +17,6 @@ ROLES = {
     "named": "only named tests ask for it",
     "null": "null fault",
     "never a bug": "never a bug",
-}
-OUTCOMES = {
-    "passed": "passes",
-    "skipped": "is skipped",
-    "nothing collected": "is not even collected",
-    "failed": "fails",
 }
 
 
@@ -41,7 +35,7 @@ class Rate:
 def kill_matrix(
     matrix: Matrix, claims: Sequence[Claim], templates: Path | None = None, command: str = "rlverify"
 ) -> str:
-    """Survivors, rates, faults and their killers by area, what must survive, and the weak tests.
+    """Survivors, rates, faults and their killers by area, and what must survive.
 
     :param templates: folder of the project's own templates, of which ``kill-matrix.md.j2`` replaces the engine's
     :param command: how the page spells the command ``rlverify``
@@ -64,12 +58,9 @@ def kill_matrix(
             must_survive=must_survive,
             nulls=[row for row in must_survive if row.plan.kind == "null"],
             false_alarms=[row for row in must_survive if not row.as_expected],
-            missed=[each for each in matrix.history if each.missed],
-            unnoticed=sorted({each.weak.fault for each in matrix.history if not matrix.killers_of(each.weak.fault)}),
             passed=lambda suite: sum(matrix.tests[test] == "passed" for test in suite.tests),
             titles={claim.id: claim.title for claim in claims},
             roles=ROLES,
-            retold=_retold,
         )
     )
 
@@ -98,11 +89,3 @@ def _by_area(rows: Sequence[FaultResult]) -> dict[str, list[FaultResult]]:
     for row in rows:
         areas.setdefault(row.plan.area, []).append(row)
     return dict(sorted(areas.items()))
-
-
-def _retold(told: WeakTestResult) -> str:
-    """What became of a weak test under its fault, in words."""
-    if not told.missed:
-        return "detects it: it fails"
-    outcome = OUTCOMES[told.faulty]
-    return f"misses: it {outcome}{'' if told.reached or told.faulty != 'passed' else ' without running the fault'}"

@@ -11,11 +11,9 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, St
 from jinja2.runtime import Context
 
 from rlverify.records.claims import Claim
-from rlverify.records.measured import Evidence
-from rlverify.records.runs import Variant
-from rlverify.reporting import figure_phrasing, phrasing, ranking
-from rlverify.reporting.code_blocks import planted_code
-from rlverify.reporting.report_data import ReportData, anchor, spans
+from rlverify.records.measured import Evidence, Variant
+from rlverify.reporting import phrasing
+from rlverify.reporting.report_data import ReportData, anchor, planted_code, spans
 
 TITLES: Final[dict[Variant, str]] = {
     "healthy": "healthy",
@@ -64,15 +62,13 @@ def environment(own: Path | None) -> Environment:
         "difference": phrasing.difference,
         "spread": phrasing.spread,
         "symptom": phrasing.symptom,
-        "confidence": ranking.confidence,
         "interval": phrasing.interval,
-        "claimed": figure_phrasing.claimed_in_words,
-        "origin": figure_phrasing.origin,
-        "effect": figure_phrasing.effect_in_words,
+        "claimed": phrasing.claimed_in_words,
+        "origin": phrasing.origin,
+        "effect": phrasing.effect_in_words,
         "statement": phrasing.statement,
     }
     made.filters.update(filters)
-    made.tests["real_bug"] = ranking.is_real_bug
     made.globals.update(
         titles=TITLES,
         symptom_rows=symptom_rows,

@@ -1,18 +1,25 @@
-"""The outcome of one run of the gate or of an audit; frozen records."""
+"""The outcome of one run of the gate or of an audit, and its lines of text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Final
 
 from rlverify.records.claims import Claim
-from rlverify.records.problems import Problem, ProblemKind, exit_code_of, is_regression
-from rlverify.reporting.record import Record
-
-if TYPE_CHECKING:
-    from rlverify.checks.check_records import CheckRecord
+from rlverify.records.problems import (
+    CLAIM_FELL,
+    HARNESS_FAILED,
+    Problem,
+    ProblemKind,
+    exit_code_of,
+    is_regression,
+    with_advice,
+)
+from rlverify.verdicts.verdict import ClaimStatus, Record
 
 RUN: Final = re.compile(r"^(\w+, )?seed \d+: ")
 """What a reason begins with that is about one run of several."""
@@ -71,13 +78,28 @@ class FallenClaim:
 
 
 @dataclass(frozen=True)
+class Case:
+    """One test case.
+
+    :param text: below the message of a case that did not pass; of one that did, what is worth knowing
+    """
+
+    suite: str
+    name: str
+    status: ClaimStatus
+    message: str = ""
+    text: str = ""
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
 class Outcome:
     """All that a run measured and found.
 
     :param fallen: the worst first
     :param problems: all problems, those of the fallen claims too
     :param seconds: what measuring each claim took, by its id; a run that several claims need is shared among them
-    :param checks: the records of the project's suites
+    :param checks: those of the project's suites
     :param selection: which claims were measured, where not all were
     """
 
@@ -87,14 +109,193 @@ class Outcome:
     notes: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     selection: str = ""
-    checks: tuple[CheckRecord, ...] = ()
+    checks: tuple[Case, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """As `rlverify.records.exit_codes` says."""
+        """As `rlverify.records.problems` says."""
         return exit_code_of(self.problems)
 
     @property
     def regressed(self) -> bool:
         """Whether a claim fell by more than its values."""
         return is_regression(self.problems)
+
+
+MOST_LINES: Final = 60
+MOST_OTHERS: Final = 12
+SHOWN_CHANGES: Final = 2
+SHOWN_IDS: Final = 6
+SHOWN_PARTS: Final = 3
+SHOWN_REASONS: Final = 2
+SHOWN_LINES: Final = 3
+"""Lines of an edit that a block quotes."""
+LONGEST_VALUE: Final = 120
+"""Characters of a value; the whole is in the JSON of the run."""
+
+
+def lines_of(outcome: Outcome, files: str = "--junit FILE or --json FILE") -> list[str]:
+    """At most `MOST_LINES` lines, the worst first.
+
+    :param files: where all fallen claims are, or the options that write them
+    """
+    after = _after_blocks(outcome)
+    blocks = _blocks(outcome.fallen)
+    if not blocks:
+        return after
+    head = [_title(outcome), *_changed_line(outcome.fallen), ""]
+    room = MOST_LINES - len(head) - len(after) - 1
+    shown = _that_fit(blocks, room)
+    left = sum(len(group) for group, _ in blocks[len(shown) :])
+    more = [f"and {left} more {'claim' if left == 1 else 'claims'} fell; see {files}", ""] if left else []
+    return [*head, *(line for _, lines in shown for line in lines), *more, *after]
+
+
+def block(fallen: FallenClaim) -> list[str]:
+    """What happened to one claim, and how to go on."""
+    lines = [f"{fallen.claim.id}  {fallen.claim.title}  {fallen.headline}"]
+    shown = fallen.changes if len(fallen.changes) == SHOWN_CHANGES + 1 else fallen.changes[:SHOWN_CHANGES]
+    before = "committed" if fallen.kind == "values" else "expected"
+    lines += [
+        f"  {each.symptom}: {before} {_shortened(each.expected)}, observed {_shortened(each.observed)}"
+        for each in shown
+    ]
+    if hidden := len(fallen.changes) - len(shown):
+        lines.append(f"  and {hidden} more symptoms")
+    lines += [f"  {fallen.reason}"] if fallen.reason else []
+    if fallen.suspects:
+        suspect = fallen.suspects[0]
+        place = f"{suspect}:{fallen.suspect_line} (changed)" if suspect in fallen.changed else suspect
+        lines.append(f"  first suspect: {place}")
+        lines += [f"    {_shortened(line)}" for line in _few_lines(fallen.edit)]
+    return [*lines, f"  reproduce: {fallen.command}"]
+
+
+def summary(outcome: Outcome) -> str:
+    """The last line: how many claims are as expected, and what the exit code means."""
+    fell = {each.claim.id for each in outcome.fallen}
+    expected = sum(record.as_expected and record.claim.id not in fell for record in outcome.records)
+    if outcome.fallen:
+        others = len(outcome.records) - expected - len(outcome.fallen)
+        words = f"{_claims(len(outcome.fallen))} fell" + f", {others} could not be judged" * bool(others)
+    elif outcome.exit_code == HARNESS_FAILED:
+        words = "the harness failed"
+    elif outcome.exit_code == CLAIM_FELL:
+        words = _what_failed(outcome)
+    elif expected < len(outcome.records):
+        words = "no other has failed"
+    else:
+        words = "see the notes" if outcome.notes else "nothing to report"
+    if not outcome.records:
+        return f"no claim was measured; {words}"
+    return f"{expected} of {len(outcome.records)} claims as expected; {words}"
+
+
+def _what_failed(outcome: Outcome) -> str:
+    """What the exit code 1 means if no claim fell."""
+    if in_suites := sum(problem.kind == "suite" for problem in outcome.problems):
+        return f"{in_suites} check{'s' * (in_suites != 1)} of suites not as expected"
+    if all(problem.remedy for problem in outcome.problems if problem.exit_code == CLAIM_FELL):
+        return "the committed evidence or reports are out of date"
+    return "something else failed, see above"
+
+
+def _title(outcome: Outcome) -> str:
+    fell = _claims(len(outcome.fallen))
+    if outcome.regressed:
+        return f"{fell} fell: the code does something else than the catalogue and the committed evidence say"
+    return f"{fell} fell: the verdicts are as expected, but values differ from the committed evidence"
+
+
+def _changed_line(fallen: Sequence[FallenClaim]) -> list[str]:
+    """What changed, and how many of the claims executed it; the most executed first."""
+    counts = Counter(name for each in fallen for name in each.changed_parts)
+    names = sorted(counts, key=lambda name: (-counts[name], name))
+    if not names:
+        return []
+    shown = [f"{name} (by {counts[name]})" for name in names[:SHOWN_PARTS]]
+    more = [f"and {len(names) - SHOWN_PARTS} more"] if len(names) > SHOWN_PARTS else []
+    return [f"changed code that fallen claims executed: {', '.join([*shown, *more])}"]
+
+
+def _few_lines(edit: Sequence[str]) -> Sequence[str]:
+    return edit if len(edit) <= SHOWN_LINES + 1 else [*edit[:SHOWN_LINES], f"and {len(edit) - SHOWN_LINES} more lines"]
+
+
+def _blocks(fallen: Sequence[FallenClaim]) -> list[tuple[list[FallenClaim], list[str]]]:
+    """The claims that fell for one reason, and the lines about them: those of the first, and the ids of the others.
+
+    An edit is quoted once.
+    """
+    causes = list(dict.fromkeys(each.cause for each in fallen))
+    grouped = groupby(sorted(fallen, key=lambda each: causes.index(each.cause)), key=lambda each: each.cause)
+    found = []
+    quoted: set[tuple[str, ...]] = set()
+    for _, members in grouped:
+        first, *others = group = list(members)
+        first = replace(first, edit=()) if first.edit in quoted else first
+        quoted.add(first.edit)
+        same = [f"  for the same reason: {_few([each.claim.id for each in others])}"] if others else []
+        found.append((group, [*block(first), *same, ""]))
+    return found
+
+
+def _that_fit(
+    blocks: Sequence[tuple[list[FallenClaim], list[str]]], room: int
+) -> Sequence[tuple[list[FallenClaim], list[str]]]:
+    total = sum(len(lines) for _, lines in blocks)
+    if total <= room:
+        return blocks
+    room -= 2  # for the line that says how many more fell
+    for number, (_, lines) in enumerate(blocks):
+        room -= len(lines)
+        if room < 0 and number > 0:
+            return blocks[:number]
+    return blocks
+
+
+def _after_blocks(outcome: Outcome) -> list[str]:
+    others = [str(problem) for problem in with_advice(outcome.problems) if problem.kind in ("other", "suite")]
+    if len(others) > MOST_OTHERS:
+        others = [*others[: MOST_OTHERS - 1], f"and {len(others) - MOST_OTHERS + 1} more problems; see --json FILE"]
+    advice = {each.remedy for each in with_advice(outcome.problems) if each.kind == "values" and each.remedy}
+    lines = [*others, *advice, *_pin_line(outcome), *_stale_line(outcome), *outcome.notes]
+    return [*lines, *([outcome.selection] if outcome.selection else []), summary(outcome)]
+
+
+def _pin_line(outcome: Outcome) -> list[str]:
+    """One line for all faults of which the target has changed."""
+    pins = [each for each in with_advice(outcome.problems) if each.kind == "pin"]
+    if len(pins) < 2:
+        return [str(problem) for problem in pins]
+    reasons = [*dict.fromkeys(problem.sentence for problem in pins)]
+    more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+    claims = f"{len(pins)} claims have stale faults ({_few([each.subject for each in pins])})"
+    advice = next((f"; {each.remedy}" for each in pins if each.remedy and each.sentence == reasons[0]), "")
+    return [f"{claims}: {reasons[0]}{more}{advice}"]
+
+
+def _stale_line(outcome: Outcome) -> list[str]:
+    """One line for all results that are out of date, if there are several."""
+    fell = {each.claim.id for each in outcome.fallen}
+    stale = [each for each in with_advice(outcome.problems) if each.kind == "stale" and each.subject not in fell]
+    if len(stale) < 2:
+        return [str(problem) for problem in stale]
+    why = [*dict.fromkeys(problem.sentence for problem in stale)]
+    remedies = "; ".join(dict.fromkeys(problem.remedy for problem in stale if problem.remedy))
+    line = f"{len(stale)} committed results are out of date ({_few([problem.subject for problem in stale])}): "
+    line += "; ".join([*why[:SHOWN_REASONS], *([f"and {len(why) - SHOWN_REASONS} more"] * (len(why) > SHOWN_REASONS))])
+    return [f"{line}; {remedies or 'repair the fallen claims first'}"]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
+
+
+def _few(ids: Sequence[str]) -> str:
+    shown = ids if len(ids) <= SHOWN_IDS + 1 else [*ids[:SHOWN_IDS], f"and {len(ids) - SHOWN_IDS} more"]
+    return ", ".join(shown)
+
+
+def _claims(number: int) -> str:
+    return f"{number} {'claim' if number == 1 else 'claims'}"

@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from rlverify.records.claims import Basis, Claim, FixGrade, Verdict
-from rlverify.records.measured import SymptomEvidence, VariantEvidence
-from rlverify.records.runs import Variant
-from rlverify.reporting.figure_phrasing import origin_and_claimed
-from rlverify.reporting.record import Record
+from rlverify.records.claims import Claim, Figure, FixGrade, Verdict
+from rlverify.records.measured import FigureEvidence, SymptomEvidence, Variant, VariantEvidence
+from rlverify.verdicts.verdict import Record
+
+LARGE: Final = 1000.0
+"""An effect size from here on says that the runs hardly differ, and is given in full rather than as a power of ten."""
+
+
+def claimed_in_words(figure: Figure) -> str:
+    """The interval that decides."""
+    low, high = figure.claimed
+    if math.isinf(high):
+        return f"more than {low:g} {figure.unit}"
+    return f"less than {high:g} {figure.unit}" if math.isinf(low) else f"{low:g} to {high:g} {figure.unit}"
+
+
+def origin(figure: Figure) -> str:
+    """Whose that interval is."""
+    return "said" if figure.document_gives == "interval" else "criterion, ours"
+
+
+def origin_and_claimed(figure: Figure) -> str:
+    """The interval that decides, and whose it is."""
+    return f"{origin(figure)}: {claimed_in_words(figure)}"
+
+
+def effect_in_words(effect: float | None) -> str:
+    """An effect size, and what a large one says."""
+    if effect is None:
+        return "none: all runs are the same"
+    return f"{effect:,.0f} (the runs hardly differ)" if abs(effect) >= LARGE else f"{effect:g}"
+
+
+def measured_in_words(measured: FigureEvidence, unit: str) -> str:
+    """The mean with its interval, the effect size and the number of runs."""
+    size = measured.effect_size
+    effect = "all runs alike" if size is None else f"effect size {effect_in_words(size)}"
+    interval = f"95 % interval {measured.low:g} to {measured.high:g}"
+    return f"{measured.mean:g} {unit} ({interval}), {effect}, {measured.runs} runs"
+
 
 SHOWN_SYMPTOMS: Final = 3
 EMPTY: Final = "(empty)"
-
-BASES: Final[dict[Basis | None, str]] = {
-    "code": "code of the bug, the fix or the call",
-    "formula": "formula or number",
-    "behaviour": "behaviour in words",
-    "reconstruction": "title only; our reconstruction",
-    "implied": "not stated in this form, only implied",
-    None: "no class in the catalogue",
-}
-"""What a document gives for a claim, in words."""
 
 FIX_WORDS: Final = {
     FixGrade.PARTIAL: "repairs only a part",
@@ -45,6 +72,15 @@ def outcome_in_words(record: Record) -> str:
 def grade(record: Record) -> str:
     """The grade of the documented fix as a word, or a dash."""
     return record.fix_grade.value if record.fix_grade else "-"
+
+
+def told(record: Record) -> str:
+    """What was measured under the claim's own condition and what was expected, in one line."""
+    record = replace(record, conditions=())
+    line = f"{outcome(record)}, expected {record.claim.expected_verdict.value}"
+    if record.claim.expected_fix_grade is not None:
+        line += f"; fix {grade(record)}, expected {record.claim.expected_fix_grade.value}"
+    return "; ".join([line, *record.misfits])
 
 
 LIMITS: Final = {

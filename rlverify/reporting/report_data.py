@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from rlverify.evidence.full_audit import FullAudit
+from rlverify.evidence.evidence_files import FullAudit, load_full_audit, parsed_full_audit
 from rlverify.project.citations import document_key
-from rlverify.project.coverage import Coverage, total
-from rlverify.project.pages import Page
-from rlverify.records.checklists import Checklist, NamedTest
-from rlverify.records.claims import Cause, Claim, Contradiction, UntestedLines, Verdict
-from rlverify.records.plot_points import Plot
-from rlverify.reporting.code_blocks import PlantedCode
-from rlverify.reporting.record import Record
+from rlverify.project.content import Project
+from rlverify.project.planting import source_of_fault
+from rlverify.project.registry import Page, Plot
+from rlverify.records.claims import Claim, Verdict
+from rlverify.verdicts.verdict import Record, with_conditions
+
+
+@dataclass(frozen=True)
+class PlantedCode:
+    """What a fault or a documented fix replaces a member by, as source code.
+
+    :param target: ``package.module:Class.member``
+    """
+
+    target: str
+    replacement: str
+
+
+def planted_code(claim: Claim, code: Mapping[str, PlantedCode]) -> list[tuple[str, str]]:
+    """(title, source) of the bug and of the documented fix; empty where a claim plants nothing.
+
+    The healthy member is left out: a renamed local variable would make committed pages out of date.
+
+    :param code: by name of the fault or fix
+    """
+    named = (("the bug", claim.fault), ("the documented fix", claim.documented_fix))
+    return [
+        (f"{title}, in place of {code[name].target}", code[name].replacement)
+        for title, name in named
+        if name is not None and name in code
+    ]
+
 
 CLAIMS: Final = "claims.md"
 """The page of the claims for whose document the project registers no page."""
@@ -28,42 +54,36 @@ class ReportData:
     """Everything that the reports are made of.
 
     :param pages: the pages that the project registers, the index and the page of all other claims apart
-    :param causes: the reasons that several claims share
     :param files: path of each document, relative to the folder of reports, by key
     :param lines: the lines of each document, by key
-    :param coverage: how many lines of each document are tested, by key
-    :param untestable: lines that state nothing testable, and why
-    :param untested: lines that state something testable that no claim measures, and why
-    :param tests: the tests that documents name, or None where they were not measured
     :param plots: what the plots show, by name
     :param templates: folder of the project's own templates, which come before those of the engine
     :param command: how the pages spell the command ``rlverify``
     :param code: what each fault and documented fix replaces, by its name
     :param full_audit: when, and of which revision, all claims were measured together
     :param under_test: the packages under test
-    :param effects: what each claim's defect does to a training run, by id of the claim
-    :param effects_page: the page that says how effects were measured, relative to the folder of reports
+    :param has_matrix: whether a kill matrix is committed
+    :param facts: what the project adds for its own templates, by name; see `rlverify.facts`
     """
 
     records: tuple[Record, ...]
     pages: tuple[Page, ...] = ()
-    contradictions: tuple[Contradiction, ...] = ()
-    causes: tuple[Cause, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    coverage: Mapping[str, Coverage] = field(default_factory=dict)
-    untestable: tuple[UntestedLines, ...] = ()
-    untested: tuple[UntestedLines, ...] = ()
-    checklists: tuple[Checklist, ...] = ()
-    tests: tuple[NamedTest, ...] | None = None
     plots: Mapping[str, Plot] = field(default_factory=dict)
     templates: Path | None = None
     command: str = "rlverify"
     code: Mapping[str, PlantedCode] = field(default_factory=dict)
     full_audit: FullAudit = field(default_factory=FullAudit)
     under_test: tuple[str, ...] = ()
-    effects: Mapping[str, str] = field(default_factory=dict)
-    effects_page: str = ""
+    has_matrix: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def remarks(self) -> Mapping[str, str]:
+        """A line of Markdown that the project adds to the section of a claim, by its id."""
+        found: Mapping[str, str] = self.facts.get("remarks", {})
+        return found
 
     @property
     def claims(self) -> list[Record]:
@@ -89,19 +109,6 @@ class ReportData:
     def false_alarms(self) -> list[Record]:
         """Null faults that a probe detected."""
         return [record for record in self.nulls if record.verdict not in NO_ALARM]
-
-    def untestable_of(self, document: str) -> list[UntestedLines]:
-        """The untestable lines of one document."""
-        return [each for each in self.untestable if spans(each.cites[0])[0] == document]
-
-    def untested_of(self, document: str) -> list[UntestedLines]:
-        """The untested lines of one document."""
-        return [each for each in self.untested if spans(each.cites[0])[0] == document]
-
-    @property
-    def total_coverage(self) -> Coverage:
-        """The coverage of all documents together."""
-        return total(self.coverage.values())
 
     def record(self, claim_id: str) -> Record | None:
         """The record of that id, or None where the catalogue has no such claim."""
@@ -183,3 +190,48 @@ def _overlap(one: tuple[str, int, int], other: tuple[str, int, int]) -> bool:
 def differences_first(records: Sequence[Record]) -> list[Record]:
     """Claims that contradict their document, then holes, then all others; each in the order of the catalogue."""
     return sorted(records, key=lambda record: (not record.contradicts_document, record.verdict is not None))
+
+
+def collect(project: Project, reports: Path, records: Sequence[Record], full_audit: str | None = None) -> ReportData:
+    """Everything that the reports of a project are made of.
+
+    :param reports: the folder of the committed reports
+    :param full_audit: the text of a `full_audit.json` that is about to replace the committed one, or None
+    :raises HarnessError: if a file cannot be read
+    """
+    home = project.settings.reports  # links are the same wherever the pages are written
+    return ReportData(
+        records=tuple(with_conditions(records)),
+        pages=project.pages,
+        code=_code(project),
+        full_audit=load_full_audit(reports) if full_audit is None else parsed_full_audit(full_audit),
+        under_test=project.settings.under_test,
+        files={key: Path(os.path.relpath(path, home)).as_posix() for key, path in project.documents.paths.items()},
+        lines=project.documents.lines,
+        has_matrix=(reports / "matrix.json").is_file(),
+        facts={name: make(project, reports) for name, make in project.facts.items()},
+        plots=_plots(project, records),
+        templates=project.templates,
+        command=project.settings.command,
+    )
+
+
+def _code(project: Project) -> Mapping[str, PlantedCode]:
+    """What every fault and documented fix that a claim names replaces; nothing of one whose target is gone."""
+    names = {name for claim in project.claims for name in (claim.fault, claim.documented_fix) if name is not None}
+    found = {name: source_of_fault(each) for name, each in project.faults.items() if name in names}
+    return {name: PlantedCode(*sources) for name, sources in found.items() if sources is not None}
+
+
+def _plots(project: Project, records: Sequence[Record]) -> dict[str, Plot]:
+    """The plots of figures by name, without those of a figure that has no values."""
+    values = {
+        record.claim.id: record.evidence.figure.values
+        for record in records
+        if record.evidence is not None and record.evidence.figure is not None
+    }
+    return {
+        name: each.draw(*(values[claim] for claim in each.claims))
+        for name, each in project.figure_plots.items()
+        if all(claim in values for claim in each.claims)
+    }

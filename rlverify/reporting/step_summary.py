@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rlverify.reporting.claim_status import ClaimStatus, status_of, told
 from rlverify.reporting.markdown import cell
-from rlverify.reporting.phrasing import difference, outcome_in_words
-from rlverify.reporting.record import Record
+from rlverify.reporting.outcome import Outcome, lines_of
+from rlverify.reporting.phrasing import difference, outcome_in_words, told
+from rlverify.verdicts.verdict import ClaimStatus, Record, status_of
 
 LIMIT: Final = 2**20
 """Bytes that GitHub shows; a summary that is longer by one it refuses as a whole."""
@@ -76,3 +76,17 @@ def _within(rows: Sequence[str], room: int) -> list[str]:
 
 def _cut(left: int) -> str:
     return f"\nTruncated: {left} more claims do not fit here; all of them are in the index of the reports.\n"
+
+
+TITLES = {0: "as expected", 1: "failed", 2: "could not be measured"}
+
+
+def summary_of_run(outcome: Outcome) -> str:
+    """What happened as preformatted text, and the table of all claims folded in below it."""
+    text = "\n".join(line.replace("```", "'''") for line in lines_of(outcome))
+    head = f"# rlverify: {TITLES[outcome.exit_code]}\n\n```text\n{text}\n```\n\n"
+    before, after = "<details><summary>All claims</summary>\n\n", "\n</details>\n"
+    room = LIMIT - len((head + before + after).encode())
+    failed = {each.subject: each.sentence for each in outcome.problems if each.kind == "other" and each.exit_code == 1}
+    fallen = {each.claim.id: each.headline for each in outcome.fallen}
+    return head + before + StepSummary(room).format(outcome.records, {**failed, **fallen}) + after

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from rlverify.records.plot_points import Line, Plot
+from rlverify.project.registry import Line, Plot
 
 WIDTH, HEIGHT = 760.0, 340.0
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 540.0, 40.0, 290.0

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from multiprocessing import connection, resource_tracker
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
-from rlverify.records import interrupts
-from rlverify.records.printing import send_stdout_to_stderr, stdout_sent_to_stderr
-from rlverify.records.threads import pin_threads
+from rlverify.records import process
+from rlverify.records.process import pin_threads, send_stdout_to_stderr, stdout_sent_to_stderr
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -121,7 +120,7 @@ class InlineExecutor(Executor):
             return future
 
         pin_threads()
-        with interrupts.raised(), own_temporary_folder(), stdout_sent_to_stderr():
+        with process.raised(), own_temporary_folder(), stdout_sent_to_stderr():
             yield submit
 
 
@@ -170,7 +169,7 @@ class ProcessExecutor(Executor):
             own.worker = worker if ended.exit_code is None else None
             return ended
 
-        with interrupts.raised():
+        with process.raised():
             try:
                 yield lambda function, task: threads.submit(in_a_worker, function, task)
             except BaseException:
@@ -198,7 +197,7 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_work, args=(theirs, folder))
-        with interrupts.held_back():
+        with process.held_back():
             self._process.start()
         theirs.close()
 
@@ -234,7 +233,7 @@ class Worker:
 
 def _work(tasks: connection.Connection, folder: str) -> None:
     """Run tasks until there are no more, with their temporary files in a folder."""
-    interrupts.allow_termination()
+    process.allow_termination()
     send_stdout_to_stderr()
     os.environ["TMPDIR"], tempfile.tempdir = folder, folder
     pin_threads()

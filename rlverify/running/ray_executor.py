@@ -17,7 +17,7 @@ from contextlib import contextmanager, nullcontext
 from multiprocessing import resource_tracker
 from typing import Any, Final
 
-from rlverify.records import interrupts
+from rlverify.records import process
 from rlverify.records.errors import HarnessError, UsageError
 from rlverify.running.executors import Ended, Executor, Result, Submit, Task, Worker
 
@@ -65,7 +65,7 @@ class RayExecutor(Executor):
         try:
             _check_port(os.environ.get("RAY_ADDRESS", "") if self._address == "auto" else self._address)
             # Processes of a cluster that is not there yet would stay for a minute.
-            with nullcontext() if self._address else interrupts.raised_at_the_end():
+            with nullcontext() if self._address else process.raised_at_the_end():
                 ray.init(self._address or "local", log_to_driver=True, configure_logging=False, **local)
         except (OSError, RuntimeError, ValueError) as error:
             where = f"at {self._address}" if self._address else "on this machine"
@@ -84,7 +84,7 @@ class RayExecutor(Executor):
             future: Future[Ended[Result]] = given[-1].future()
             return future
 
-        with interrupts.raised():
+        with process.raised():
             try:
                 yield submit
             except BaseException:

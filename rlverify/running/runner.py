@@ -2,28 +2,87 @@
 
 from __future__ import annotations
 
+import faulthandler
+import multiprocessing
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import FrameType
 from typing import Final, TypeVar
 
 from rlverify.project.content import Project
-from rlverify.project.faults import FAULTS
-from rlverify.project.planting import plant
-from rlverify.project.probes import PROBES, Probe
-from rlverify.project.reaching import unreached_hint
+from rlverify.project.planting import plant, unreached_hint
+from rlverify.project.registry import FAULTS, PROBES, Probe
 from rlverify.records.attempts import Crash, attempt
 from rlverify.records.claims import Claim
-from rlverify.records.errors import FaultError, ProbeError, StaleFaultError
-from rlverify.records.runs import Observation, Run, Variant
-from rlverify.records.threads import pin_threads
+from rlverify.records.errors import FaultError, ProbeError, StaleFaultError, TimeLimitError
+from rlverify.records.measured import Observation, Run, Variant
+from rlverify.records.process import pin_threads
 from rlverify.running.executors import Ended, Executor
-from rlverify.running.time_limit import TIME_LIMIT, hard_limit, run_within
 
 Result = TypeVar("Result")
+
+TIME_LIMIT = 120.0
+PATIENCE = 10.0
+"""Seconds that code has for ending after its limit, or as many as the limit has where that is shorter."""
+AGAIN = 1.0
+"""Seconds after which code that swallowed the first error gets the next one."""
+
+
+class _TimeIsUp(BaseException):
+    """Raised inside the code that takes too long; ``except Exception`` does not catch it."""
+
+
+def hard_limit(seconds: float) -> float:
+    """Seconds after which a worker process ends itself, whatever it runs."""
+    return seconds + min(seconds, PATIENCE)
+
+
+def run_within(seconds: float, action: Callable[[], Result]) -> Result:
+    """Whatever the action returns; TimeLimitError if the time was up before it ended, whatever it swallowed.
+
+    The alarm reaches Python code, in the main thread, of systems that have SIGALRM (not Windows); elsewhere there is no
+    limit. It is repeated until the action ends. A worker process that does not end, because it waits in compiled code
+    or swallows every error, ends itself at its `hard_limit` with a traceback on stderr.
+
+    This is a function because an alarm between the end of a ``with`` block and its ``__exit__`` would leave the alarm
+    on.
+
+    :param seconds: above 0, of wall-clock time
+    :raises TimeLimitError: when they are over
+    """
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        return action()
+    places: list[str] = []
+
+    def give_up(_signal: int, frame: FrameType | None) -> None:
+        places.append(f"{'/'.join(Path(frame.f_code.co_filename).parts[-2:])}:{frame.f_lineno}" if frame else "")
+        raise _TimeIsUp
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    in_worker = multiprocessing.parent_process() is not None
+    if in_worker:
+        faulthandler.dump_traceback_later(hard_limit(seconds), exit=True)
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
+            return action()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)  # again: the alarm may have come right before the first
+        signal.signal(signal.SIGALRM, before)
+        if in_worker:
+            faulthandler.cancel_dump_traceback_later()
+        if places and not isinstance(sys.exception(), KeyboardInterrupt):
+            raise TimeLimitError(f"did not end within {seconds:g} seconds and stood at {places[0] or 'no Python code'}")
+
+
 UNWRITTEN: Final = ("what you look at", "what it should be")
 """What the probe of `rlverify new` observes until somebody writes it."""
 Progress = Callable[[int, int], None]

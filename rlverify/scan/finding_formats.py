@@ -9,9 +9,9 @@ from hashlib import sha256
 from typing import Final
 
 from rlverify.evidence.files import canonical_json
-from rlverify.records.exit_codes import AS_EXPECTED, CLAIM_FELL
-from rlverify.records.sarif_file import SarifResult, SarifRule, document
+from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL
 from rlverify.reporting.json_report import SCHEMA_VERSION
+from rlverify.reporting.sarif import SarifResult, SarifRule, sarif_document
 from rlverify.scan.findings import RULES, ScanFinding, ScanRule
 
 _NOT_SCANNED: Final = frozenset({"unreadable-file", "scan-limit"})
@@ -45,7 +45,7 @@ def sarif_of(findings: Sequence[ScanFinding]) -> str:
 
     Paths are relative to the current folder, which readers take for that of the repository.
     """
-    return document(
+    return sarif_document(
         [_rule(RULES[name]) for name in sorted({each.rule for each in findings})],
         _results(findings),
         exit_code=CLAIM_FELL if findings else AS_EXPECTED,

@@ -19,12 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from rlverify.cli.app import run
-from rlverify.project.experiments import EXPERIMENTS
-from rlverify.project.faults import FAULTS
-from rlverify.project.pages import PAGES
-from rlverify.project.plots import FIGURE_PLOTS
-from rlverify.project.probes import PROBES
-from rlverify.project.registry import Registry
+from rlverify.project.registry import EXPERIMENTS, FAULTS, FIGURE_PLOTS, PAGES, PROBES, Registry
 
 REGISTRIES: tuple[Registry[Any], ...] = (FAULTS, PROBES, EXPERIMENTS, FIGURE_PLOTS, PAGES)
 HERE = Path(__file__).parent

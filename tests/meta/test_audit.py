@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.evidence.seals import sealed
+from rlverify.evidence.files import sealed
 from tests.meta.checkouts import answer, figures_committed, gate, replace
 from tests.meta.project_folders import once_in_a_process
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.project.checklist_file import NAME, load_checklists
 from rlverify.project.citations import Documents
-from rlverify.records.checklists import Checklist, ChecklistItem
 from rlverify.records.errors import CatalogueError
+from verification.pages.documents import CHECKLISTS, Checklist, ChecklistItem, load_checklists
 
 DOCUMENTS = Documents(lines={"notes": ("# Readiness", "", "- tests pass", "- state survives")})
 RULES = """
@@ -44,7 +43,7 @@ item = [{item = "written", documented = "yes", met = true, cites = ["notes:1"]}]
 
 
 def test_checklists_keep_every_field(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_text(RULES, encoding="utf-8")
+    (tmp_path / CHECKLISTS).write_text(RULES, encoding="utf-8")
     survives = ChecklistItem("state survives", "yes", True, ("notes:4",), ("BUG-01",), core_claims=("ALL-01",))
     passing = ChecklistItem("tests pass", "no", False, ("notes:3",), (), tests="002")
     written = ChecklistItem("written", "yes", True, ("notes:1",), ())
@@ -54,16 +53,11 @@ def test_checklists_keep_every_field(tmp_path: Path) -> None:
     )
 
 
-def test_without_a_file_there_is_no_checklist(tmp_path: Path) -> None:
-    assert load_checklists(tmp_path, DOCUMENTS) == ()
-
-
 @pytest.mark.parametrize(
     ("old", "new", "field", "reason"),
     [
-        ("met = false\n", "", "checklist.0.item.1.met", "Field required"),
-        ('["notes:4"]', '["notes:9"]', "checklist.0.item.0.cites.0", "has the lines 1 to 4"),
-        ('claims = ["BUG-01"]', 'claim = ["BUG-01"]', "checklist.0.item.0.claim", "not permitted"),
+        ("met = false\n", "", "0.item.1.met", "Field required"),
+        ('claims = ["BUG-01"]', 'claim = ["BUG-01"]', "0.item.0.claim", "Unexpected keyword"),
         ('id = "READY-2"', "id = ", "", "cannot be read: "),
         ("tests pass", "\udcff", "", "cannot be read: "),
     ],
@@ -72,10 +66,16 @@ def test_a_broken_checklist_is_reported_with_its_place(
     tmp_path: Path, old: str, new: str, field: str, reason: str
 ) -> None:
     assert old in RULES
-    (tmp_path / NAME).write_bytes(RULES.replace(old, new, 1).encode("utf-8", "surrogateescape"))
+    (tmp_path / CHECKLISTS).write_bytes(RULES.replace(old, new, 1).encode("utf-8", "surrogateescape"))
     with pytest.raises(CatalogueError) as raised:
         load_checklists(tmp_path, DOCUMENTS)
-    assert (raised.value.file, raised.value.claim, raised.value.field) == (NAME, "", field)
-    place = f"{NAME}, {field}" if field else NAME
+    assert (raised.value.file, raised.value.claim, raised.value.field) == (CHECKLISTS, "", field)
+    place = f"{CHECKLISTS}, {field}" if field else CHECKLISTS
     assert str(raised.value).startswith(f"catalogue {place}: ")
     assert reason in str(raised.value)
+
+
+def test_a_checklist_cites_lines_that_are_there(tmp_path: Path) -> None:
+    (tmp_path / CHECKLISTS).write_text(RULES.replace('["notes:4"]', '["notes:9"]', 1), encoding="utf-8")
+    with pytest.raises(CatalogueError, match=r"READY-1, cites: .* has the lines 1 to 4"):
+        load_checklists(tmp_path, DOCUMENTS)

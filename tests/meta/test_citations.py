@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,9 @@ import pytest
 from rlverify.project.catalogue import load
 from rlverify.project.citations import Citation, Documents
 from rlverify.project.content import open_project
-from rlverify.project.coverage import Coverage, coverage, total
-from rlverify.records.checklists import Checklist, ChecklistItem
 from rlverify.records.errors import CatalogueError
-from rlverify.reporting.collecting import collect
+from rlverify.reporting.report_data import collect
+from verification.pages.coverage import Coverage, coverage, load_tables, statements, total
 
 PROJECT = open_project(Path(__file__).parents[2])
 DOCUMENTS = PROJECT.documents
@@ -126,7 +126,7 @@ def test_headings_labels_fences_and_empty_lines_are_no_statements() -> None:
         "x = 1",
         "  ```",
     )
-    assert Documents(lines={"notes": lines}).statements("notes") == [3, 5, 10]
+    assert statements(lines) == [3, 5, 10]
     headings = (
         "#",
         "###### six",
@@ -140,7 +140,7 @@ def test_headings_labels_fences_and_empty_lines_are_no_statements() -> None:
         "~~~~ ",
         "#",
     )
-    assert Documents(lines={"notes": headings}).statements("notes") == [3, 4, 7]
+    assert statements(headings) == [3, 4, 7]
     inline = (
         "```x``` is code",
         "## Heading",
@@ -154,9 +154,9 @@ def test_headings_labels_fences_and_empty_lines_are_no_statements() -> None:
         "~~~ x",
         "# a",
     )
-    assert Documents(lines={"notes": inline}).statements("notes") == [1, 4, 6, 7, 11]
+    assert statements(inline) == [1, 4, 6, 7, 11]
     labels = ("**Tests:**", "  **Tests of a part**:  ", "**Tests:** pass", "- **Tests:**", "**Passed**", "a **b:**")
-    assert Documents(lines={"notes": labels}).statements("notes") == [3, 4, 5, 6]
+    assert statements(labels) == [3, 4, 5, 6]
 
 
 def test_a_line_is_tested_by_a_claim_or_a_checklist_unless_a_table_says_that_it_is_not(tmp_path: Path) -> None:
@@ -165,11 +165,8 @@ def test_a_line_is_tested_by_a_claim_or_a_checklist_unless_a_table_says_that_it_
     tables = [f'[[{kind}]]\ncites = ["{cite}"]\nwhy = "a reason"\n' for kind, cite in lines.items()]
     quotes = '{cite = "notes:4", text = "d"}, {cite = "notes:5", text = "e"}'
     contradiction = f'[[contradiction]]\nid = "CON-01"\nstatement = "a"\nmeasured = "b"\nquotes = [{quotes}]\n'
-    claim = CLAIM + 'cites = ["notes:1-4"]\n'
-    (tmp_path / "toy.toml").write_text("\n".join([claim, *tables, contradiction]), encoding="utf-8")
-    items = (ChecklistItem("a", "yes", True, ("plan:1",), (), "001"), ChecklistItem("b", "yes", True, ("plan:2",), ()))
-    checklist = Checklist("READY-1", "Readiness", "ready", ("plan:1",), items)
-    found = coverage(documents, load(tmp_path, documents), [checklist])
+    (tmp_path / "toy.toml").write_text("\n".join([*tables, contradiction]), encoding="utf-8")
+    found = coverage(documents, ["notes:1-4", "plan:1"], load_tables(tmp_path, documents, ()))
     assert found == {
         "notes": Coverage(tested=2, untested=2, untestable=1, uncited=2),
         "plan": Coverage(tested=1, untested=0, untestable=0, uncited=2),
@@ -179,7 +176,7 @@ def test_a_line_is_tested_by_a_claim_or_a_checklist_unless_a_table_says_that_it_
 
 def test_every_line_of_the_documents_is_tested_or_has_a_reason_why_not() -> None:
     assert set(DOCUMENTS.lines) == {stem.partition("_")[0] for stem in DIGESTS}
-    found = collect(PROJECT, PROJECT.paths.reports, ())
+    found = collect(PROJECT, PROJECT.paths.reports, ()).facts["documents"]
     assert {key: each.uncited for key, each in found.coverage.items()} == dict.fromkeys(DOCUMENTS.lines, 0)
     assert all(each.tested > each.untested > 0 for each in found.coverage.values())
     for document in DOCUMENTS.lines:
@@ -188,13 +185,12 @@ def test_every_line_of_the_documents_is_tested_or_has_a_reason_why_not() -> None
 
 
 def test_no_line_is_untested_only_because_a_contradiction_quotes_it() -> None:
-    listed = [cite for each in (*PROJECT.catalogue.untested, *PROJECT.catalogue.untestable) for cite in each.cites]
-    given = DOCUMENTS.positions(listed)
-    found = collect(PROJECT, PROJECT.paths.reports, ())
+    found = collect(PROJECT, PROJECT.paths.reports, ()).facts["documents"]
+    given = DOCUMENTS.positions(cite for each in (*found.untested, *found.untestable) for cite in each.cites)
     measured = [cite for claim in PROJECT.claims for cite in claim.cites]
-    measured += [cite for checklist in found.checklists for item in checklist.items for cite in item.cites]
-    statements = {(key, number) for key in DOCUMENTS.lines for number in DOCUMENTS.statements(key)}
-    assert statements <= given | DOCUMENTS.positions(measured)
+    measured += [cite for checklist in found.checklists for item in checklist.item for cite in item.cites]
+    lines = {(key, number) for key in DOCUMENTS.lines for number in statements(DOCUMENTS.lines[key])}
+    assert lines <= given | DOCUMENTS.positions(measured)
 
 
 def test_what_speaks_for_or_against_a_document_says_of_which_lines() -> None:
@@ -203,36 +199,32 @@ def test_what_speaks_for_or_against_a_document_says_of_which_lines() -> None:
     assert {claim.kind for claim in silent} == {"finding", "null"}
 
 
+def _load_tables(folder: Path, text: str) -> None:
+    (folder / "toy.toml").write_text(text, encoding="utf-8")
+    load_tables(folder, DOCUMENTS, ["TOY-01"])
+
+
 def test_a_contradiction_keeps_its_words(tmp_path: Path) -> None:
-    (tmp_path / "toy.toml").write_text('document = "toy"\n' + CONTRADICTION, encoding="utf-8")
-    catalogue = load(tmp_path, DOCUMENTS)
-    (found,) = catalogue.contradictions
+    (tmp_path / "toy.toml").write_text(CONTRADICTION + 'settled_by = ["TOY-01"]', encoding="utf-8")
+    (found,) = load_tables(tmp_path, DOCUMENTS, ["TOY-01"]).contradiction
     assert [quote.text for quote in found.quotes] == ["22/24 теста проходят", "**24/24**"]
-    assert catalogue.cites == ("001:21", "002:14")
-
-
-def test_claims_and_untestable_lines_are_loaded_with_what_they_cite(tmp_path: Path) -> None:
-    text = CLAIM + 'cites = ["000:3-4"]\n\n[[untestable]]\ncites = ["000:1"]\nwhy = "a title"\n'
-    (tmp_path / "toy.toml").write_text('document = "toy"\n' + text, encoding="utf-8")
-    catalogue = load(tmp_path, DOCUMENTS)
-    assert catalogue.cites == ("000:3-4", "000:1")
-    assert catalogue.untestable[0].why == "a title"
 
 
 @pytest.mark.parametrize(
-    ("text", "field", "reason"),
+    ("read", "text", "field", "reason"),
     [
-        (CLAIM + 'cites = ["001:900"]', "cites.0", "has the lines 1 to 468"),
-        (CLAIM + 'part_of = "TOY-02"', "part_of", "no other entry 'TOY-02'"),
-        (CLAIM + 'part_of = "TOY-01"', "part_of", "no other entry 'TOY-01'"),
-        (CONTRADICTION.replace("22/24", "23/24"), "quotes", "'23/24 теста проходят' is not in 001:21"),
-        (CONTRADICTION + 'settled_by = ["TOY-09"]', "settled_by", "no other entry 'TOY-09'"),
-        (CLAIM + CONTRADICTION.replace("CON-01", "TOY-01"), "id", "already used in toy.toml"),
-        ('[[untestable]]\ncites = ["000:1"]\n', "why", "is missing"),
-        ('[[untestable]]\ncites = ["000:1"]\nwhi = "x"\nwhy = "y"\n', "whi", "did you mean 'why'"),
+        (_load_text, CLAIM + 'cites = ["001:900"]', "cites.0", "has the lines 1 to 468"),
+        (_load_text, CLAIM + 'part_of = "TOY-02"', "part_of", "no other entry 'TOY-02'"),
+        (_load_text, CLAIM + 'part_of = "TOY-01"', "part_of", "no other entry 'TOY-01'"),
+        (_load_tables, CONTRADICTION.replace("22/24", "23/24"), "quotes", "'23/24 теста проходят' is not in 001:21"),
+        (_load_tables, CONTRADICTION + 'settled_by = ["TOY-09"]', "settled_by", "there is no claim 'TOY-09'"),
+        (_load_tables, '[[untestable]]\ncites = ["000:900"]\nwhy = "a title"\n', "cites", "has the lines"),
+        (_load_tables, '[[untestable]]\ncites = ["000:1"]\n', "untestable.0.why", "required"),
     ],
 )
-def test_a_broken_entry_is_reported_with_its_field(tmp_path: Path, text: str, field: str, reason: str) -> None:
+def test_a_broken_entry_is_reported_with_its_field(
+    read: Callable[[Path, str], None], tmp_path: Path, text: str, field: str, reason: str
+) -> None:
     with pytest.raises(CatalogueError, match=reason) as caught:
-        _load_text(tmp_path, text)
+        read(tmp_path, text)
     assert caught.value.field.startswith(field)

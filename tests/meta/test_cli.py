@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rlverify.cli.tables import runs_text
-from rlverify.records.runs import Observation, Run
+from rlverify.records.measured import Observation, Run
 from tests.meta.messages import is_one_line
 from tests.meta.project_folders import PROJECTS, toy_with_catalogue, write_settings
 

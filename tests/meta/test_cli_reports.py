@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.evidence.seals import sealed
+from rlverify.evidence.files import sealed
 from tests.meta.messages import is_one_line
 from tests.meta.project_folders import toy_with_catalogue
 
-PAGES = {"claims.md", "index.md", "action-plan.md", "wrong-statements.md", "contradictions.md", "all-claims.md"}
+PAGES = {"claims.md", "index.md", "all-claims.md"}
 MATRIX = {"matrix.json", "kill-matrix.md"}
 Command = Callable[..., tuple[int, str, str]]
 
@@ -91,7 +91,7 @@ def test_the_gate_falls_when_evidence_or_report_are_out_of_date(toy: Command, re
 
 
 def test_broken_evidence_isis_one_line(toy: Command, reports: Path) -> None:
-    edits = {_edit_evidence: "was edited after it was measured", _forge_evidence: "says REFUTED, fix None, but its"}
+    edits = {_edit_evidence: "was edited after it was measured", _forge_evidence: "says verdict REFUTED, but its"}
     original = (reports / "evidence" / "TOY-02.json").read_bytes()
     for edit, said in edits.items():
         (reports / "evidence" / "TOY-02.json").write_bytes(original)

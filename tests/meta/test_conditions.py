@@ -17,7 +17,7 @@ from rlverify.records.claims import Claim, DocumentedProblem, EarlierCriterion, 
 from rlverify.records.errors import CatalogueError
 from rlverify.records.measured import Evidence, FigureEvidence
 from rlverify.reporting.phrasing import spread
-from rlverify.reporting.record import Record, attached, with_conditions
+from rlverify.verdicts.verdict import Record, attached, with_conditions
 from tests.report.records import CLAIM, figure, measured
 from tests.report.test_claims_page import MINIMAL_FIGURE
 
@@ -46,7 +46,7 @@ OWN_FIGURE = 'quantity = "count"\nunit = "times"\nclaimed = [0.0, 1.0]\n'
 
 def _load(folder: Path, text: str) -> tuple[Claim, ...]:
     (folder / "toy.toml").write_text(text, encoding="utf-8")
-    return load(folder, Documents(lines={})).claims
+    return load(folder, Documents(lines={}))
 
 
 def test_a_condition_takes_from_its_figure_what_it_does_not_say(tmp_path: Path) -> None:

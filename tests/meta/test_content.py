@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlverify.project.content import Project, open_project
-from rlverify.project.plots import FIGURE_PLOTS, FigurePlot
+from rlverify.project.registry import FIGURE_PLOTS, FigurePlot
 from rlverify.records.errors import RegistrationError, SettingsError, UnknownNameError
 from tests.meta.project_folders import project_in
 

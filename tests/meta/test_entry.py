@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.records import interrupts
+from rlverify.records import process
 
 ROOT = Path(__file__).parents[2]
 STOPPED_WHILE_IMPORTING = """
@@ -25,7 +25,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("number", interrupts.SIGNALS)
+@pytest.mark.parametrize("number", process.SIGNALS)
 def test_an_interrupt_during_the_imports_is_one_line(number: int) -> None:
     command = [sys.executable, "-c", STOPPED_WHILE_IMPORTING, "list", str(int(number))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -56,18 +56,18 @@ def test_a_closed_output_is_an_error_of_one_line(arguments: list[str]) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("number", interrupts.SIGNALS)
+@pytest.mark.parametrize("number", process.SIGNALS)
 def test_interrupts_raise_while_workers_run_and_are_put_back_after(number: signal.Signals) -> None:
     before = signal.signal(number, signal.SIG_IGN)
     try:
-        with pytest.raises(KeyboardInterrupt), interrupts.raised():
+        with pytest.raises(KeyboardInterrupt), process.raised():
             signal.raise_signal(number)
         assert signal.getsignal(number) is signal.SIG_IGN
     finally:
         signal.signal(number, before)
 
 
-@pytest.mark.parametrize("number", interrupts.SIGNALS)
+@pytest.mark.parametrize("number", process.SIGNALS)
 def test_an_interrupt_waits_until_files_are_replaced(number: int, tmp_path: Path) -> None:
     script = (
         "import signal, sys; from pathlib import Path; from rlverify.evidence import files\n"

@@ -12,18 +12,14 @@ from typing import Any
 
 import pytest
 
-from rlverify.evidence.comparing import compare
+from rlverify.evidence.comparing import compare, misfits, shortened
 from rlverify.evidence.evidence_files import from_json, is_committable, load_folder, to_json
-from rlverify.evidence.figure_evidence import measured_figure
-from rlverify.evidence.files import check_writable, write_files
-from rlverify.evidence.seals import sealed
-from rlverify.evidence.staleness import misfits, shortened
-from rlverify.evidence.summarising import raw_lines, summarise
+from rlverify.evidence.files import check_writable, sealed, write_files
+from rlverify.evidence.summarising import measured_figure, raw_lines, summarise
 from rlverify.project.content import Project
 from rlverify.records.claims import Claim
 from rlverify.records.errors import EvidenceError
-from rlverify.records.measured import Evidence
-from rlverify.records.runs import Observation, Run, Variant
+from rlverify.records.measured import Evidence, Observation, Run, Variant
 
 PATH = Path("TOY-01.json")
 Content = dict[str, Any]
@@ -95,13 +91,12 @@ def test_evidence_reads_back_as_it_was_written(evidence: Evidence) -> None:
     assert json.loads(text)["verdict"] == "CONFIRMED"
 
 
-def test_what_the_fault_shows_is_part_of_the_evidence(claim: Claim, evidence: Evidence) -> None:
+def test_what_the_fault_shows_is_part_of_the_evidence(claim: Claim) -> None:
     runs = [_run("healthy", 0, True), _run("faulty", 0, False, executions=1)]
     for shows, verdict in ((("count",), "CONFIRMED"), (("raw",), "NOT REPRODUCED")):
         found = summarise(replace(claim, shows=shows), runs)
         assert json.loads(to_json(found))["verdict"] == verdict
         assert from_json(to_json(found), PATH) == found
-    assert from_json(_forged(evidence, lambda content: content.pop("shows")), PATH) == evidence
 
 
 def _forged(evidence: Evidence, change: Callable[[Content], object]) -> str:
@@ -115,15 +110,11 @@ def _forged(evidence: Evidence, change: Callable[[Content], object]) -> str:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"verdict": "REFUTED"}, "says REFUTED, fix None, but its counts give CONFIRMED"),
-        ({"fix_grade": "CURED"}, "says CONFIRMED, fix CURED, but"),
-        ({"schema_version": 1}, "schema_version: Input should be 2"),
-        (
-            {"schema_version": 3, "extra": 1},
-            "has schema_version 3, and this rlverify reads version 2; upgrade rlverify",
-        ),
-        ({"extra": 1}, "extra: Extra inputs"),
-        ({"seeds": [-1]}, "seeds.0: Input should be greater"),
+        ({"verdict": "REFUTED"}, "says verdict REFUTED, but its counts give CONFIRMED"),
+        ({"fix_grade": "CURED"}, "says fix_grade CURED, but its counts give None"),
+        ({"schema_version": 1}, "says schema_version 1, but"),
+        ({"extra": 1}, "says extra 1, but"),
+        ({"seeds": []}, "holds no run"),
         ({"claim_id": "TOY-02"}, "is about TOY-02, not about TOY-01"),
         ({"variants": None}, "variants: Input should be a valid"),
     ],
@@ -160,7 +151,7 @@ def test_the_layout_of_a_file_may_change(evidence: Evidence) -> None:
 def test_a_file_without_a_digest_is_refused(evidence: Evidence) -> None:
     content = json.loads(to_json(evidence))
     del content["digest"]
-    with pytest.raises(EvidenceError, match=r"TOY-01\.json: digest: Field required; measure it again"):
+    with pytest.raises(EvidenceError, match=r"TOY-01\.json: was edited after"):
         from_json(json.dumps(content), PATH)
 
 
@@ -182,7 +173,7 @@ def _repeat(entries: list[Content]) -> None:
 IMPOSSIBLE: dict[str, tuple[Callable[[Content], object], str]] = {
     "more held than run": (lambda c: _of_symptom(c, held_runs=3), "faulty: 'raw' held in 3 of 2 runs, out of 2"),
     "more seen than run": (lambda c: _of_symptom(c, runs=3), "faulty: 'raw' held in 2 of 3 runs, out of 2"),
-    "a symptom in no run": (lambda c: _of_symptom(c, runs=0), "variants.1.symptoms.1.runs: Input should be greater"),
+    "a symptom in no run": (lambda c: _of_symptom(c, runs=0), "faulty: 'raw' held in 2 of 0 runs"),
     "held, though a symptom did not": (
         lambda c: _of_variant(c, FAULTY, held_runs=1), "faulty: held in 1 of 2 runs, which its symptoms do not"),
     "not held, though every symptom did": (
@@ -191,7 +182,7 @@ IMPOSSIBLE: dict[str, tuple[Callable[[Content], object], str]] = {
     "a seed twice": (lambda c: c.update(seeds=[1, 1]), "names a seed twice (1, 1)"),
     "a variant twice": (lambda c: _repeat(c["variants"]), "holds a variant twice (healthy, faulty, healthy)"),
     "a symptom twice": (lambda c: _repeat(c["variants"][HEALTHY]["symptoms"]), "healthy: names a symptom twice"),
-    "no symptom": (lambda c: _of_variant(c, HEALTHY, symptoms=[]), "variants.0.symptoms: "),
+    "no symptom": (lambda c: _of_variant(c, HEALTHY, symptoms=[]), "healthy: observed nothing"),
     "a fault of which nothing is told": (
         lambda c: _of_variant(c, FAULTY, reached=None), "faulty: reached is None, but it is known only where"),
     "a fault in healthy code": (
@@ -218,10 +209,10 @@ def test_a_symptom_that_was_not_seen_in_every_run_is_possible(claim: Claim) -> N
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "is empty"),
-        ("{", "Invalid JSON: "),
-        ("[]", "Input should be an object"),
-        ("{}", "schema_version: Field r"),
+        ("", "is no evidence (JSONDecodeError"),
+        ("{", "is no evidence (JSONDecodeError"),
+        ("[]", "is no evidence (TypeError"),
+        ("{}", "claim_id: Field required"),
     ],
 )
 def test_truncated_or_foreign_files_are_refused(text: str, reason: str) -> None:

@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 
 from rlverify.gating.audit import Audit
-from rlverify.gating.changed_code import FILE
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.git_base import Base
 from rlverify.gating.replay import CRASHES, DIFFERS
+from rlverify.gating.suspects import FILE
 from rlverify.project.content import Project
 from rlverify.records.claims import FixGrade
-from rlverify.records.measured import Evidence
+from rlverify.records.measured import Evidence, Observation, Run, Variant
 from rlverify.records.problems import Problem, ProblemKind
-from rlverify.records.runs import Observation, Run, Variant
 from rlverify.reporting.outcome import FallenClaim, Outcome, SymptomChange
-from rlverify.reporting.record import Record
+from rlverify.verdicts.verdict import Record
 from tests.meta.project_folders import PROJECTS, project_in, toy_catalogue
 from tests.report.records import CLAIM, figure, measured, simple
 

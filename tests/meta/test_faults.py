@@ -13,10 +13,9 @@ import pytest
 from toyproject import target
 
 from rlverify.project.content import Project
-from rlverify.project.faults import FAULTS, Fault, add_fault, fault, get_fault
 from rlverify.project.fingerprint import member_digest
 from rlverify.project.planting import healthy, null_fault_of, plant, source_of_fault
-from rlverify.project.probes import probe
+from rlverify.project.registry import FAULTS, Fault, add_fault, fault, get_fault, probe
 from rlverify.records.errors import FaultError, RegistrationError, StaleFaultError, UnknownNameError
 from tests.meta.in_process import fresh_projects
 

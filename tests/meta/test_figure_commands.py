@@ -15,8 +15,8 @@ import pytest
 
 from rlverify.cli.app import run
 from rlverify.cli.console import left_in_words
-from rlverify.evidence.figure_evidence import measured_figure
-from rlverify.evidence.seals import sealed
+from rlverify.evidence.files import sealed
+from rlverify.evidence.summarising import measured_figure
 from tests.meta.project_folders import once_in_a_process, write_settings
 
 CONTENT = Path(__file__).parent / "projects" / "figureproject"

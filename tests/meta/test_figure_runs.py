@@ -24,11 +24,12 @@ from rlverify.project.content import Project, open_project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Verdict
 from rlverify.records.errors import HarnessError
-from rlverify.records.runs import PairedRun
+from rlverify.records.measured import PairedRun
 from rlverify.running import paired_runs
 from rlverify.running.executors import Ended, ProcessExecutor
 from rlverify.running.paired_runs import (
     PairedTask,
+    RunStore,
     ended_run,
     longest_first,
     run_figure_once,
@@ -38,7 +39,6 @@ from rlverify.running.paired_runs import (
     seeds_of,
     time_left,
 )
-from rlverify.running.run_store import RunStore
 from tests.meta.project_folders import project_in
 
 FIGUREPROJECT = Path(__file__).parent / "projects" / "figureproject"

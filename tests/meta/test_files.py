@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.evidence.files import canonical_json, check_writable, prepare_working_folder, write_files
-from rlverify.evidence.seals import sealed
+from rlverify.evidence.files import canonical_json, check_writable, prepare_working_folder, sealed, write_files
 from rlverify.records.errors import EvidenceError
 
 

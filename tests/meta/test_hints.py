@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from rlverify.project.faults import Fault
 from rlverify.project.fingerprint import member_digest
-from rlverify.project.planting import plant
-from rlverify.project.reaching import unreached_hint
+from rlverify.project.planting import plant, unreached_hint
+from rlverify.project.registry import Fault
 from tests.meta.in_process import fresh_projects
 
 MODELS = """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.evidence.locking import LOCK, alone_in
+from rlverify.evidence.files import LOCK, alone_in
 from tests.meta.project_folders import PROJECTS
 
 FIGUREPROJECT = PROJECTS / "figureproject"

@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 
 from rlverify.gating.git_base import Base
-from rlverify.kill_matrix import changed as changed_module
-from rlverify.kill_matrix.changed import changed_plans, require_test
-from rlverify.kill_matrix.committed import committed_status, undetected
-from rlverify.kill_matrix.matrix_file import to_json
-from rlverify.kill_matrix.plan import MatrixPlan
+from rlverify.kill_matrix import plan as changed_module
+from rlverify.kill_matrix.committed import committed_problems, matrix_json, undetected
+from rlverify.kill_matrix.plan import MatrixPlan, changed_plans, require_test
 from rlverify.project.content import Project, open_project
 from rlverify.records.errors import MatrixError
 from rlverify.records.matrix import (
@@ -161,8 +159,8 @@ def gate_problems(matrix_plan: MatrixPlan, matrix: Matrix | None, exit_code: int
     paths = matrix_plan.project.paths
     paths.reports.mkdir(exist_ok=True)
     if matrix is not None:
-        (paths.reports / "matrix.json").write_text(to_json(matrix), encoding="utf-8")
-    found = committed_status(matrix_plan, paths).problems
+        (paths.reports / "matrix.json").write_text(matrix_json(matrix), encoding="utf-8")
+    found = committed_problems(matrix_plan, paths)
     assert {problem.exit_code for problem in found} <= {exit_code}
     return {
         problem.subject: str(problem).removeprefix(f"{problem.subject}: ")

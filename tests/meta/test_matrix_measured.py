@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from rlverify.kill_matrix import sessions
-from rlverify.kill_matrix.measure import Measurement, measure, result_of
 from rlverify.kill_matrix.plan import MatrixPlan, MatrixTask
-from rlverify.project.content import open_project
+from rlverify.kill_matrix.run import MatrixResult, measure, result_of
 from rlverify.records.errors import MatrixError
-from rlverify.records.matrix import FaultPlan, FaultResult, WeakTest, WeakTestResult
+from rlverify.records.matrix import FaultPlan, FaultResult
 from rlverify.running.executors import Executor, InlineExecutor, ProcessExecutor, ThreadExecutor
 from tests.meta.project_folders import project_in
 
@@ -39,40 +38,17 @@ def test_count():
 def test_unrelated():
     pass
 """
-WEAK = """
-import pytest
-from toyproject.target import clip
-
-def test_other_end():
-    assert clip(5, 0, 3) == 3
-
-def test_notices():
-    assert clip(-5, 0, 3) == 0
-
-def test_returns() -> bool:
-    return clip(-5, 0, 3) == 0
-
-def test_elsewhere():
-    assert True
-
-@pytest.mark.skip(reason="later")
-def test_later():
-    assert clip(-5, 0, 3) == 0
-
-def test_wrong():
-    assert clip(-5, 0, 3) == 1
-"""
 ROOT = Path(__file__).parents[2]
 FILE = "tests/test_toy.py"
 STRICT = "[pytest]\nfilterwarnings = error\n"
 
-Measure = Callable[..., Measurement]
+Measure = Callable[..., MatrixResult]
 
 
 @pytest.fixture
 def matrix_plan(tmp_path: Path, project_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> MatrixPlan:
     """Toy faults and tests of the toy code, in an environment where they run."""
-    for name, text in {FILE: TESTS, "weak.py": WEAK, "script.py": "x = 1\n", "pytest.ini": STRICT}.items():
+    for name, text in {FILE: TESTS, "pytest.ini": STRICT}.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -88,16 +64,12 @@ def plan(fault: str, *tests: str, kind: str = "defect") -> FaultPlan:
     return FaultPlan(fault, kind, ("TOY",), "toy", asked if kind == "defect" else (), asked)  # type: ignore[arg-type]
 
 
-def measured(
-    matrix_plan: MatrixPlan, *plans: FaultPlan, weak: tuple[WeakTest, ...] = (), processes: int = 1
-) -> Measurement:
-    return measure(
-        matrix_plan, MatrixTask(plans, (), weak), executor=ThreadExecutor(processes), on_progress=lambda *_: None
-    )
+def measured(matrix_plan: MatrixPlan, *plans: FaultPlan) -> MatrixResult:
+    return measure(matrix_plan, MatrixTask(plans), executor=ThreadExecutor(1), on_progress=lambda *_: None)
 
 
-def only(found: Measurement) -> FaultResult:
-    assert found.problems == ()
+def only(found: MatrixResult) -> FaultResult:
+    assert found.unmeasured == ()
     (row,) = found.matrix.rows
     return row
 
@@ -151,7 +123,7 @@ def test_a_test_that_does_not_pass_on_healthy_code_disqualifies_itself(
     bad = FaultPlan("clip-one-sided", "defect", (), "toy", (), (f"{FILE}::test_ends", "tests/test_bad.py::test_bad"))
     found = measured(matrix_plan, bad)
     assert found.matrix.rows == ()
-    (problem,) = found.problems
+    (problem,) = found.unmeasured
     assert (problem.subject, problem.exit_code) == ("tests/test_bad.py::test_bad", 2)
     assert words in problem.sentence
 
@@ -175,38 +147,8 @@ def test_a_session_that_breaks_is_no_fate(matrix_plan: MatrixPlan) -> None:
     trouble = MatrixPlan(project_in(matrix_plan.root, "troubleproject"))
     found = measured(trouble, *(FaultPlan(fault, "defect", (), "toy", tests, tests) for fault in ("crashing", "stale")))
     assert found.matrix.rows == ()
-    assert [(each.subject, each.exit_code) for each in found.problems] == [("crashing", 2), ("stale", 2)]
-    assert "fault stale is stale" in found.problems[1].sentence
-
-
-def weak(test: str, fault: str = "clip-one-sided") -> WeakTest:
-    return WeakTest(test, fault, "told", "blind")
-
-
-def test_weak_tests_miss_their_fault_each_in_its_own_way(matrix_plan: MatrixPlan) -> None:
-    tests = ["weak.py::test_other_end", "weak.py::test_returns", "weak.py::test_elsewhere", "weak.py::test_later"]
-    tests += ["script.py", "weak.py::test_notices"]
-    found = measured(matrix_plan, weak=tuple(map(weak, tests)))
-    assert found.problems == ()
-    assert [(each.weak.test, each.faulty, each.reached) for each in found.matrix.history] == [
-        ("weak.py::test_other_end", "passed", True),
-        ("weak.py::test_returns", "passed", True),
-        ("weak.py::test_elsewhere", "passed", False),
-        ("weak.py::test_later", "skipped", False),
-        ("script.py", "nothing collected", False),
-        ("weak.py::test_notices", "failed", True),
-    ]
-    assert [each.missed for each in found.matrix.history] == [True] * 5 + [False]
-    assert [each.healthy for each in found.matrix.history[-2:]] == ["nothing collected", "passed"]
-
-
-@pytest.mark.parametrize(("test", "fault"), [("weak.py::test_wrong", "clip-one-sided"), ("weak.py", "no-such-fault")])
-def test_a_weak_test_that_fails_on_healthy_code_or_cannot_run_tells_nothing(
-    matrix_plan: MatrixPlan, test: str, fault: str
-) -> None:
-    found = measured(matrix_plan, weak=(weak(test, fault),))
-    assert found.matrix.history == ()
-    assert [(each.subject, each.exit_code) for each in found.problems] == [(test, 2)]
+    assert [(each.subject, each.exit_code) for each in found.unmeasured] == [("crashing", 2), ("stale", 2)]
+    assert "fault stale is stale" in found.unmeasured[1].sentence
 
 
 def test_sessions_beside_each_other_give_the_same_matrix_and_count_to_the_end(matrix_plan: MatrixPlan) -> None:
@@ -215,24 +157,14 @@ def test_sessions_beside_each_other_give_the_same_matrix_and_count_to_the_end(ma
         plan("add-twice", "test_count"),
         plan("restored-forgets", "test_restore"),
     )
-    task = MatrixTask(plans, (), (weak("weak.py::test_notices"),))
+    task = MatrixTask(plans)
     seen: list[tuple[int, int]] = []
     together = measure(
         matrix_plan, task, executor=ThreadExecutor(3), on_progress=lambda done, total: seen.append((done, total))
     )
-    assert seen == [(done, 5) for done in range(1, 6)]
-    assert together == measured(matrix_plan, *plans, weak=task.weak_tests)
-    assert isinstance(together.matrix.history[0], WeakTestResult)
+    assert seen == [(done, 4) for done in range(1, 5)]
+    assert together == measured(matrix_plan, *plans)
     assert sessions._servers == {}
-
-
-def test_the_weak_tests_are_found_beside_the_faults_and_by_no_run_of_the_suite() -> None:
-    real = MatrixPlan(open_project(ROOT))
-    assert {each.fault for each in real.weak_tests} <= set(real.project.faults)
-    paths = {real.root / each.test.partition("::")[0] for each in real.weak_tests}
-    folder = ROOT / "verification" / "weak_tests"
-    assert paths == {path for path in folder.glob("*.py") if path.name != "__init__.py"}
-    assert not [path for path in paths if path.name.startswith("test_") or path.name.endswith("_test.py")]
 
 
 @pytest.mark.parametrize("executor", [InlineExecutor(), ProcessExecutor(2)])
@@ -240,9 +172,9 @@ def test_the_matrix_is_the_same_wherever_its_sessions_are_waited_for(
     executor: Executor, matrix_plan: MatrixPlan
 ) -> None:
     plans = (plan("clip-one-sided", "test_ends", "test_high"), plan("add-twice", "test_unrelated"))
-    task = MatrixTask(plans, (), (weak("weak.py::test_notices"),))
+    task = MatrixTask(plans)
     found = measure(matrix_plan, task, executor=executor, on_progress=lambda *_: None)
-    assert found == measured(matrix_plan, *plans, weak=task.weak_tests)
+    assert found == measured(matrix_plan, *plans)
 
 
 def exits(_: object) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from rlverify.kill_matrix.committed import MUST_BE_DETECTED_BY_ALL
 from rlverify.kill_matrix.plan import NAMED_TESTS, MatrixPlan
-from rlverify.kill_matrix.planted_tests import run_under_faults
+from rlverify.kill_matrix.sessions import run_under_faults
 from rlverify.project.content import open_project
 
 ROOT = Path(__file__).parents[2]

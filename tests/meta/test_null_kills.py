@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.kill_matrix.planted_tests import run_under_faults
+from rlverify.kill_matrix.sessions import run_under_faults
 from rlverify.project.content import open_project
 from rlverify.records.claims import Claim, FixGrade, Verdict
 

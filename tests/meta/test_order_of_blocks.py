@@ -16,7 +16,7 @@ from rlverify.gating.fallen import outcome_of_audit
 from rlverify.project.content import Project
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.records.problems import Problem, ProblemKind
-from rlverify.reporting.record import Record
+from rlverify.verdicts.verdict import Record
 from tests.report.records import simple
 
 FAULT = "restored-forgets"

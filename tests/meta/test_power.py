@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import pytest
 
-from rlverify.verdicts.power import claimed_effect, least_runs, plan_measurement, power
+from rlverify.verdicts.statistics import claimed_effect, least_runs, plan_measurement, power
 
 NORMAL = NormalDist()
 PILOT = [NORMAL.inv_cdf((place + 0.5) / 50) for place in range(50)]
@@ -71,12 +71,12 @@ def test_a_plan_holds_the_spread_of_the_pilot_and_the_power_of_the_runs() -> Non
 @pytest.mark.parametrize("needed", [5, 6, 7, 10, 13, 40, 601, 641, 999, 1000])
 def test_the_least_runs_are_found_exactly(needed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a power that grows with the number of runs and is just enough at one of them."""
-    monkeypatch.setattr("rlverify.verdicts.power.power", lambda _pilot, _claimed, runs: runs / needed)
+    monkeypatch.setattr("rlverify.verdicts.statistics.power", lambda _pilot, _claimed, runs: runs / needed)
     assert least_runs(PILOT, (0.0, 1.0), wanted=1.0) == needed
 
 
 def test_one_run_more_than_the_most_is_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlverify.verdicts.power.power", lambda _pilot, _claimed, runs: runs / 1001)
+    monkeypatch.setattr("rlverify.verdicts.statistics.power", lambda _pilot, _claimed, runs: runs / 1001)
     assert least_runs(PILOT, (0.0, 1.0), wanted=1.0) is None
 
 

@@ -14,7 +14,7 @@ import rlcore.pbt.files
 import rlcore.ppo.settings
 from rlcore import DistributionalPPO, NonFiniteGradientError, ResumeWarning
 from rlverify.project.content import open_project
-from rlverify.records.runs import Observation
+from rlverify.records.measured import Observation
 from verification.probes.make import Make
 
 PROJECT = open_project(Path(__file__).parents[2])

@@ -15,7 +15,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from rlcore import UPGD, DistributionalPPO, VarianceGradientScaler
 from rlverify.project.content import open_project
 from rlverify.project.planting import plant
-from rlverify.records.runs import Observation
+from rlverify.records.measured import Observation
 from verification.probes import (
     documented_words,
     endurance,

@@ -10,10 +10,9 @@ import pytest
 from rlverify.gating.problem_rules import compared, few_of, notes_of, problems_of, problems_of_all, reason
 from rlverify.project.planting import PIN_ADVICE
 from rlverify.records.claims import FixGrade, Verdict
-from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
+from rlverify.records.measured import Evidence, SymptomEvidence, Variant, VariantEvidence
 from rlverify.records.problems import Problem, ProblemKind, exit_code_of, outcome_of, with_advice
-from rlverify.records.runs import Variant
-from rlverify.reporting.record import Record
+from rlverify.verdicts.verdict import Record
 from tests.report.records import CLAIM, MISFIT, figure, measured, simple
 
 GOOD = measured(simple(1), healthy=2, faulty=0)

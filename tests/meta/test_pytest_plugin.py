@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rlverify.kill_matrix import sessions
-from rlverify.kill_matrix.planted_tests import Kill, run_tests, run_under_faults
+from rlverify.kill_matrix.sessions import TestRun, run_tests, run_under_faults
 from tests.meta.project_folders import write_settings
 
 TESTS = """
@@ -55,7 +55,7 @@ def suite(tmp_path: Path, project_environment: dict[str, str], monkeypatch: pyte
     return tmp_path
 
 
-def _under(suite: Path, *tests: str, fault: str = "clip-one-sided", null: bool = False) -> Kill:
+def _under(suite: Path, *tests: str, fault: str = "clip-one-sided", null: bool = False) -> TestRun:
     return run_under_faults([fault], tests, root=suite, null=null)
 
 
@@ -144,7 +144,7 @@ def test_several_null_faults_share_a_session_and_each_must_run(suite: Path) -> N
     faults = ["clip-one-sided", "add-twice"]
     (suite / "test_both.py").write_text(TESTS + "\n\ndef test_add():\n    Average().add(1)\n", encoding="utf-8")
 
-    def under(*tests: str) -> Kill:
+    def under(*tests: str) -> TestRun:
         return run_under_faults(faults, tests, root=suite, null=True)
 
     assert (under("test_both.py::test_low").fate, under("test_both.py::test_add").fate) == ("unreached", "unreached")

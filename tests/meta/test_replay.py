@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rlverify.evidence.evidence_files import load_file, to_json
-from rlverify.evidence.figure_evidence import measured_figure
-from rlverify.evidence.seals import sealed
+from rlverify.evidence.files import sealed
+from rlverify.evidence.summarising import measured_figure
 from rlverify.project.fingerprint import source_digest
 from tests.meta.checkouts import answer, commit, commit_of_words, figures_committed, gate, git, replace
 from tests.meta.project_folders import once_in_a_process

@@ -15,13 +15,12 @@ from troubleproject.limited import ends_in_time_and_lives_on
 from rlverify.evidence.evidence_files import load_folder, to_json
 from rlverify.evidence.files import write_files
 from rlverify.gating.audit import audit
-from rlverify.gating.committed_evidence import check_ours, check_report, committed_records
+from rlverify.gating.committed_evidence import check_report, committed_records
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.attempts import Crash, attempt
 from rlverify.records.errors import EvidenceError
-from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
-from rlverify.records.runs import Run
+from rlverify.records.measured import Evidence, Run, SymptomEvidence, VariantEvidence
 from rlverify.running.executors import ProcessExecutor
 from rlverify.running.runner import run_claims, run_here
 
@@ -154,7 +153,7 @@ def test_broken_evidence_of_a_claim_that_cannot_be_measured_is_no_evidence(
     paths = ReportPaths(tmp_path / "reports")
     write_files(paths.evidence, {"CRASH.json": "{"})
     monkeypatch.setattr(
-        "rlverify.gating.measuring.run_claims",
+        "rlverify.gating.audit.run_claims",
         lambda _, claims, **__: {each.id: (Run("healthy", 0, error="boom"),) for each in claims},
     )
     result = audit(troubleproject, paths, update=True, executor=ONE, on_progress=lambda *_: None)
@@ -225,26 +224,3 @@ def test_an_interrupt_is_not_swallowed() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         attempt(interrupt)
-
-
-@pytest.mark.parametrize("name", ["index.md", "claims.md", "evidence/mine.json", "plots/mine.svg"])
-def test_a_file_that_an_audit_did_not_write_is_named_and_not_replaced(
-    name: str, troubleproject: Project, tmp_path: Path
-) -> None:
-    paths = ReportPaths(tmp_path / "reports")
-    check_ours(troubleproject, paths)
-    write_files(paths.reports, {name: "mine"})
-    with pytest.raises(EvidenceError, match=f"{name.rpartition('/')[2]}: was not written by an audit; move it away"):
-        check_ours(troubleproject, paths)
-    write_files(paths.evidence, {"CRASH.json": to_json(KEPT)})
-    check_ours(troubleproject, paths)
-
-
-@pytest.mark.parametrize(("name", "text"), [("CRASH.json", "broken"), ("GONE-1.json", to_json(KEPT))])
-def test_a_folder_with_evidence_of_a_claim_is_one_that_an_audit_wrote(
-    name: str, text: str, troubleproject: Project, tmp_path: Path
-) -> None:
-    """Also if the file is broken, or the claim is gone."""
-    paths = ReportPaths(tmp_path / "reports")
-    write_files(paths.reports, {"index.md": "ours", f"evidence/{name}": text})
-    check_ours(troubleproject, paths)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.evidence.figure_evidence import measured_figure
+from rlverify.evidence.summarising import measured_figure
 from rlverify.gating.git_base import Base
-from rlverify.gating.sample import RUNS, SECONDS, Revision, forced_by, seeds_to_repeat
+from rlverify.gating.replay import RUNS, SECONDS, Revision, forced_by, seeds_to_repeat
 from rlverify.project.content import Project, open_project
 from rlverify.records.claims import Claim
 from rlverify.records.measured import Evidence

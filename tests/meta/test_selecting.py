@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.evidence.seals import sealed
+from rlverify.cli.options import select_claims
+from rlverify.evidence.files import sealed
 from rlverify.project.content import Project
-from rlverify.project.selecting import select_claims
-from rlverify.records.errors import UnknownNameError
-from rlverify.records.runs import Run
-from rlverify.records.suggesting import suggestion
+from rlverify.records.errors import UnknownNameError, suggestion
+from rlverify.records.measured import Run
 from rlverify.running import runner
 from rlverify.running.executors import InlineExecutor, ProcessExecutor
 from tests.meta.project_folders import project_in, toy_catalogue, write_toy_tests

@@ -273,19 +273,6 @@ def test_settings_of_pytest_that_are_there_are_left_alone(repository: Path, rlve
     assert (repository / "pyproject.toml").read_text(encoding="utf-8").count("[tool.pytest") == 1
 
 
-def test_an_update_replaces_no_file_that_an_audit_did_not_write(started: Path, rlverify: Invoke) -> None:
-    (started / "reports" / "evidence").mkdir(parents=True)
-    mine = {started / "reports" / "index.md": "mine", started / "reports" / "evidence" / "mine.json": "{}"}
-    for path, text in mine.items():
-        path.write_text(text, encoding="utf-8")
-    done = rlverify("audit", "--update", cwd=str(started))
-    assert done.returncode == 2
-    assert "index.md: was not written by an audit; move it away, or choose another folder" in done.stderr
-    assert {path: path.read_text(encoding="utf-8") for path in mine} == mine
-    (started / "reports" / "index.md").unlink()
-    assert "evidence/mine.json: was not written" in rlverify("audit", "--update", cwd=str(started)).stderr
-
-
 def test_an_update_deletes_evidence_of_gone_claims_and_nothing_else(started: Path, rlverify: Invoke) -> None:
     assert rlverify("audit", "--update", cwd=str(started)).returncode == 0
     evidence = started / "reports" / "evidence"

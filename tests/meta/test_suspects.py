@@ -7,15 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.gating.changed_code import FILE
-from rlverify.gating.fallen import seconds_of
-from rlverify.gating.suspects import edit_of, files_of, line_of, suspects
-from rlverify.gating.symptom_changes import symptom_changes
+from rlverify.gating.fallen import seconds_of, symptom_changes
+from rlverify.gating.suspects import FILE, edit_of, files_of, line_of, suspects
 from rlverify.project.content import Project
-from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
-from rlverify.records.runs import Observation, Run, Variant
+from rlverify.records.measured import Evidence, Observation, Run, SymptomEvidence, Variant, VariantEvidence
 from rlverify.reporting.outcome import SymptomChange
-from rlverify.reporting.record import Record
+from rlverify.verdicts.verdict import Record
 from tests.meta.project_folders import PROJECTS
 from tests.report.records import figure, simple
 

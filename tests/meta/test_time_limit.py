@@ -10,8 +10,8 @@ from contextlib import suppress
 import pytest
 
 from rlverify.records.errors import TimeLimitError
-from rlverify.running import time_limit
-from rlverify.running.time_limit import hard_limit, run_within
+from rlverify.running import runner
+from rlverify.running.runner import hard_limit, run_within
 
 LONG = 30.0
 """Seconds after which code under test ends by itself, so that a test that fails ends too."""
@@ -20,7 +20,7 @@ WORDS = "did not end within 0.1 seconds and stood at meta/test_time_limit.py:"
 
 @pytest.fixture(autouse=True)
 def _alarms_follow_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_limit, "AGAIN", 0.25)
+    monkeypatch.setattr(runner, "AGAIN", 0.25)
 
 
 def _swallows_once() -> None:

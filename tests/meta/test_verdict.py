@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from rlverify.evidence.evidence_files import is_committable
-from rlverify.evidence.figure_evidence import measured_figure
+from rlverify.evidence.summarising import measured_figure
 from rlverify.records.claims import FixGrade, Verdict
-from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
-from rlverify.records.runs import Variant
+from rlverify.records.measured import Evidence, SymptomEvidence, Variant, VariantEvidence
 from rlverify.verdicts.verdict import grade_fix, judge, outcome_under_fault
 
 RUNS = 4

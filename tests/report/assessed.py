@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rlverify.evidence.full_audit import FullAudit
-from rlverify.records.claims import Cause, Claim, DocumentedProblem
+from rlverify.evidence.evidence_files import FullAudit
+from rlverify.records.claims import Claim, DocumentedProblem
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
-from rlverify.reporting.record import Record
 from rlverify.reporting.report_data import ReportData
+from rlverify.verdicts.verdict import Record
 from tests.report.records import FILES, data, figure, generic, measured, simple
 
 ATTACK = (
@@ -17,7 +17,6 @@ ATTACK = (
     "<img src=https://attack.example/x onerror=attack()> &amp; {{ 7 * 7 }}"
 )
 LONG = "word" * 100
-CAUSE = Cause("scale", "A constant factor `c` cancels.")
 
 
 def hostile() -> Record:
@@ -52,8 +51,8 @@ def assessed_data() -> ReportData:
         bug(21, assessed="critical", scale="training"),
         bug(22, basis="reconstruction"),
         *(bug(number, assessed="low", document="001_toy", cites=("001:3",)) for number in range(23, 33)),
-        wrong(41, cause=CAUSE.id, cites=("002:1-2", "004:3")),
-        wrong(42, cause=CAUSE.id, assessed="low"),
+        wrong(41, cause="scale", cites=("002:1-2", "004:3")),
+        wrong(42, cause="scale", assessed="low"),
         wrong(43, scale="toy"),
         replace(seen, claim=replace(seen.claim, id="TOY-44", scale="training", basis="formula", part_of="TOY-21")),
         bug(45, basis="implied", assessed="none"),
@@ -64,7 +63,6 @@ def assessed_data() -> ReportData:
     return replace(
         generic(known),
         records=(*known.records, *more),
-        causes=(CAUSE,),
         lines=lines,
         under_test=("toy",),
         full_audit=FullAudit("", "2026-11-26", {"torch": "2.13.0", "numpy": "2.4.6"}, "0123456789"),

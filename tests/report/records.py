@@ -8,23 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from rlverify.project.content import open_project
-from rlverify.project.coverage import Coverage
-from rlverify.records.checklists import Checklist, ChecklistItem, NamedTest
-from rlverify.records.claims import (
-    Claim,
-    Contradiction,
-    DocumentedProblem,
-    Figure,
-    FixGrade,
-    Quotation,
-    UntestedLines,
-    Verdict,
-)
-from rlverify.records.measured import Evidence, FigureEvidence, SymptomEvidence, VariantEvidence
-from rlverify.records.plot_points import Line, Plot
-from rlverify.records.runs import Variant
-from rlverify.reporting.record import Record
+from rlverify.project.registry import Line, Plot
+from rlverify.records.claims import Claim, DocumentedProblem, Figure, FixGrade, Verdict
+from rlverify.records.measured import Evidence, FigureEvidence, SymptomEvidence, Variant, VariantEvidence
 from rlverify.reporting.report_data import ReportData
+from rlverify.verdicts.verdict import Record
+from verification.pages.coverage import Contradiction, Coverage, Quotation, UntestedLines
+from verification.pages.documents import Checklist, ChecklistItem, DocumentFacts, NamedTest
+from verification.pages.overview import overview
 
 PROJECT = open_project(Path(__file__).parents[2])
 CLAIM = Claim(
@@ -120,6 +111,7 @@ def records() -> list[Record]:
 
 def data_of(found: Iterable[Record] = (), **changes: Any) -> ReportData:
     """Report data of some records, with the pages, the templates and the command of this project."""
+    changes["facts"] = {"documents": DocumentFacts(), "overview": overview, **changes.get("facts", {})}
     return ReportData(
         records=tuple(found),
         files=FILES,
@@ -158,36 +150,41 @@ def data() -> ReportData:
     ]
     return data_of(
         (*records(), *others),
-        contradictions=(
-            Contradiction(
-                "CON-01",
-                "how many tests pass",
-                (Quotation("000:18", "24/24 PASSED"), Quotation("001:21", "22/24")),
-                "neither: the tests are not here",
-                ("TOY-01", "TOY-02"),
-            ),
-        ),
-        coverage={"000": Coverage(4, 2, 1, 3), "001": Coverage(11, 5, 4, 0)},
-        untestable=(UntestedLines(("001:1-3", "001:9"), "title | date"), UntestedLines(("002:5",), "counts")),
-        untested=(UntestedLines(("001:20-24", "001:22"), "effort | speed"),),
-        checklists=(
-            Checklist(
-                "READY-1",
-                "Readiness",
-                "ready",
-                ("001:331-350",),
-                (
-                    ChecklistItem("nothing runs code", "yes", True, ("001:338",), ("INT-01",)),
-                    ChecklistItem("state survives", "yes", True, ("001:339",), ("TOY-01", "TOY-03")),
-                    ChecklistItem("tests pass", "yes", True, ("001:339",), (), "002"),
-                    ChecklistItem("documented", "yes", True, ("001:340",), ()),
+        has_matrix=True,
+        facts={
+            "documents": DocumentFacts(
+                contradictions=(
+                    Contradiction(
+                        "CON-01",
+                        "how many tests pass",
+                        (Quotation("000:18", "24/24 PASSED"), Quotation("001:21", "22/24")),
+                        "neither: the tests are not here",
+                        ("TOY-01", "TOY-02"),
+                    ),
                 ),
-            ),
-        ),
-        tests=(
-            NamedTest("002", "tests/a.py", "test_a", "passed", ("forgets", "bug-2")),
-            NamedTest("002", "tests/a.py", "test_b", "failed"),
-        ),
+                coverage={"000": Coverage(4, 2, 1, 3), "001": Coverage(11, 5, 4, 0)},
+                untestable=(UntestedLines(("001:1-3", "001:9"), "title | date"), UntestedLines(("002:5",), "counts")),
+                untested=(UntestedLines(("001:20-24", "001:22"), "effort | speed"),),
+                checklists=(
+                    Checklist(
+                        "READY-1",
+                        "Readiness",
+                        "ready",
+                        ("001:331-350",),
+                        (
+                            ChecklistItem("nothing runs code", "yes", True, ("001:338",), ("INT-01",)),
+                            ChecklistItem("state survives", "yes", True, ("001:339",), ("TOY-01", "TOY-03")),
+                            ChecklistItem("tests pass", "yes", True, ("001:339",), (), "002"),
+                            ChecklistItem("documented", "yes", True, ("001:340",), ()),
+                        ),
+                    ),
+                ),
+                tests=(
+                    NamedTest("002", "tests/a.py", "test_a", "passed", ("forgets", "bug-2")),
+                    NamedTest("002", "tests/a.py", "test_b", "failed"),
+                ),
+            )
+        },
         plots={"four-variances": toy_plot()},
     )
 

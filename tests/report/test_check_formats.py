@@ -17,8 +17,7 @@ from rlverify.checks.known_failures import KnownFailure
 from rlverify.checks.rule import RULES
 from rlverify.checks.subjects import Subject
 from rlverify.checks.targets import Target
-from rlverify.reporting.check_run.check_formats import CHECK_FORMATS, LEVELS
-from rlverify.reporting.check_run.check_outcome import CheckedSubject, CheckRun, summary
+from rlverify.reporting.check_formats import CHECK_FORMATS, LEVELS, CheckedSubject, CheckRun, summary_of_checks
 from tests.support.repository_copy import ROOT
 
 FOLDER = Path("/project")
@@ -127,8 +126,8 @@ def test_the_exit_code(indices: tuple[int, ...], code: int) -> None:
 
 
 def test_the_summary_counts_every_record() -> None:
-    assert summary(run_of(*RECORDS)) == (
+    assert summary_of_checks(run_of(*RECORDS)) == (
         "8 checks: 3 passed (2 proven), 2 failed (1 as expected), 1 inconclusive, 1 not applicable, 1 could not be run"
     )
-    assert summary(run_of(RECORDS[2])) == "1 check: 1 failed"
-    assert summary(EMPTY) == "0 checks: none"
+    assert summary_of_checks(run_of(RECORDS[2])) == "1 check: 1 failed"
+    assert summary_of_checks(EMPTY) == "0 checks: none"

@@ -12,7 +12,7 @@ from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.known_bugs import KNOWN_BUGS
 from rlverify.checks.rule import RULES
 from rlverify.cli.app import run
-from rlverify.reporting.check_run.rules_page import faults_in_words, rules_page
+from rlverify.reporting.rules_page import faults_in_words, rules_page
 from tests.support.repository_copy import ROOT
 
 PAGE = ROOT / "docs" / "checks.md"

@@ -15,12 +15,12 @@ from rlverify.project.citations import Documents
 from rlverify.records.claims import Claim
 from rlverify.records.matrix import Matrix
 from rlverify.reporting.kill_matrix_page import kill_matrix
-from rlverify.reporting.record import Record
 from rlverify.reporting.rendering import render_all
 from rlverify.reporting.report_data import ReportData
+from rlverify.verdicts.verdict import Record
 from tests.report.records import MISFIT, data, figure, generic, measured
 
-PAGES = ("claims.md", "index.md", "action-plan.md", "wrong-statements.md", "contradictions.md", "all-claims.md")
+PAGES = ("claims.md", "index.md", "all-claims.md")
 SIX_FIELDS = """
 [[claim]]
 id = "BUG-1"
@@ -77,7 +77,7 @@ FLAWS = {
 
 def claims_of(folder: Path, text: str) -> tuple[Claim, ...]:
     (folder / "bugs.toml").write_text(text, encoding="utf-8")
-    return load(folder, Documents()).claims
+    return load(folder, Documents())
 
 
 def flaws(text: str) -> list[tuple[str, str]]:
@@ -123,7 +123,7 @@ def test_claims_of_a_document_without_a_page_are_on_the_page_of_claims() -> None
 
 def test_the_index_leads_to_the_kill_matrix_once_it_is_measured() -> None:
     assert "(kill-matrix.md)" in render_all(generic(data()))["index.md"]
-    missing = render_all(replace(generic(data()), tests=None))["index.md"]
+    missing = render_all(replace(generic(data()), has_matrix=False))["index.md"]
     assert "(kill-matrix.md)" not in missing
     assert "- Kill matrix: not measured yet. Run `rlverify matrix --update`" in missing
 
@@ -146,8 +146,8 @@ def test_a_claim_with_the_six_required_fields_is_shown_without_gaps(found: str, 
         in texts["claims.md"]
     )
     assert "| [BUG-1](claims.md#bug-1) State is forgotten | bugs |" in texts["all-claims.md"]
-    told = "- Stated: Restoring forgets the count.\n- NOT REPRODUCED. The planted bug had no observable effect."
-    assert (told in texts["wrong-statements.md"]) is (found == "contradicting")
+    told = "| NOT REPRODUCED | The planted bug had no observable effect. |"
+    assert (told in texts["index.md"]) is (found == "contradicting")
 
 
 @pytest.mark.parametrize("held", [0, 2])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlverify.reporting.code_blocks import PlantedCode, planted_code
+from rlverify.reporting.report_data import PlantedCode, planted_code
 from tests.report.records import CLAIM, simple
 
 BUG = PlantedCode("toy:load", "def forgets(): ...")

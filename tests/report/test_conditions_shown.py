@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from rlverify.project.effects_file import Effects, load_effects
 from rlverify.records.claims import EarlierCriterion, Verdict
-from rlverify.records.errors import CatalogueError
-from rlverify.reporting.claim_status import ClaimStatus, status_of, told
 from rlverify.reporting.json_report import JsonReport
 from rlverify.reporting.junit import JUnitReport
-from rlverify.reporting.ranking import STATUSES, confidence, status_of_statement
-from rlverify.reporting.record import Record
+from rlverify.reporting.phrasing import told
 from rlverify.reporting.rendering import render_all
+from rlverify.verdicts.verdict import ClaimStatus, Record, status_of
 from tests.meta.test_conditions import CONFIRMED, under
 from tests.report.records import CLAIM, data_of, figure, generic, measured
+from verification.pages.ranking import STATUSES, status_of_statement
 
 SPREAD = (
     "CONFIRMED under the claim's own condition; of 2 other conditions: CONFIRMED under 1, REFUTED under 1 (the "
@@ -31,6 +28,10 @@ def pages(*records: Record, **changes: object) -> dict[str, str]:
     return dict(render_all(generic(data_of(records, **changes))))
 
 
+def ours(*records: Record) -> dict[str, str]:
+    return dict(render_all(data_of(records)))
+
+
 def test_a_verdict_that_depends_is_shown_with_every_condition() -> None:
     text = pages(DEPENDING)["claims.md"]
     assert f"**UNDECIDED**; its fix: **CURED**. Conditions: {SPREAD}." in text
@@ -40,10 +41,10 @@ def test_a_verdict_that_depends_is_shown_with_every_condition() -> None:
 
 
 def test_the_index_counts_what_depends_and_calls_it_no_hole() -> None:
-    found = pages(DEPENDING)
+    found = ours(DEPENDING)
     assert "| All statements | 1 | 0 | 0 | 0 | 1 | 0 |" in found["index.md"]
     assert "## Missing" not in found["index.md"]
-    assert "without a verdict" not in found["claims.md"]
+    assert "without a verdict" not in found["bug-report.md"]
     assert f": {SPREAD}." in found["wrong-statements.md"]
 
 
@@ -83,7 +84,7 @@ CONFIRMED_FIX, REFUTED_FIX, NO_RESULT = (
 def test_a_claim_is_counted_where_it_is_listed(record: Record, status: int) -> None:
     assert status_of_statement(record) == STATUSES[status]
     counts = ["1" if each == status else "0" for each in range(5)]
-    found = pages(record)
+    found = ours(record)
     assert f"| All statements | 1 | {' | '.join(counts)} |" in found["index.md"]
     listed = "[TOY-01](" in found["wrong-statements.md"].partition("## Verdicts that depend")[2]
     assert listed == (status == 3)
@@ -92,7 +93,7 @@ def test_a_claim_is_counted_where_it_is_listed(record: Record, status: int) -> N
 
 @pytest.mark.parametrize(("verdict", "number"), [(Verdict.REFUTED, 1), (Verdict.UNDECIDED, 0)])
 def test_the_index_counts_for_how_many_the_opposite_was_measured(verdict: Verdict, number: int) -> None:
-    text = pages(replace(CONFIRMED, conditions=(under(verdict),)))["index.md"]
+    text = ours(replace(CONFIRMED, conditions=(under(verdict),)))["index.md"]
     assert f"The opposite was measured for {number} of them" in text
 
 
@@ -132,9 +133,9 @@ def test_conditions_of_a_fix_have_a_table_of_their_own() -> None:
     assert "The claim under other conditions:" not in text
     assert "| x | does not cure | 2.5 times (2 to 3) |" in text
     assert "its fix: **UNDECIDED**" in text
-    assert "do not decide it: [1 claims]" in pages(record)["index.md"]
-    assert "| All statements | 1 | 0 | 0 | 0 | 1 | 0 |" in pages(record)["index.md"]
-    assert "[TOY-01](" in pages(record)["wrong-statements.md"].partition("## Verdicts that depend")[2]
+    assert "do not decide it: [1 claims]" in ours(record)["index.md"]
+    assert "| All statements | 1 | 0 | 0 | 0 | 1 | 0 |" in ours(record)["index.md"]
+    assert "[TOY-01](" in ours(record)["wrong-statements.md"].partition("## Verdicts that depend")[2]
 
 
 def test_a_claim_may_have_conditions_of_both_kinds() -> None:
@@ -157,27 +158,13 @@ def test_earlier_criteria_of_a_claim_and_of_its_conditions_are_shown() -> None:
 def test_conditions_that_agree_make_a_figure_surer() -> None:
     lonely = figure(30.0, 40.0)
     lonely = replace(lonely, claim=replace(lonely.claim, basis="formula", scale="toy"))
-    assert confidence(lonely) == "medium"
-    assert confidence(replace(lonely, conditions=(under(Verdict.REFUTED),))) == "high"
-    assert confidence(replace(lonely, conditions=(under(None), under(Verdict.REFUTED, of_fix=True)))) == "medium"
-    assert confidence(replace(lonely, claim=replace(lonely.claim, invariant="Always."))) == "high"
+    assert lonely.confidence == "medium"
+    assert replace(lonely, conditions=(under(Verdict.REFUTED),)).confidence == "high"
+    assert replace(lonely, conditions=(under(None), under(Verdict.REFUTED, of_fix=True))).confidence == "medium"
+    assert replace(lonely, claim=replace(lonely.claim, invariant="Always.")).confidence == "high"
 
 
-def test_the_effect_of_a_defect_on_training_is_shown_with_its_page() -> None:
-    effects = {"effects": {"TOY-01": "episode length -30 %"}, "effects_page": "measured/effects.md"}
-    told = "- In a training run ([how it was measured](measured/effects.md)): episode length -30 %"
-    assert told in pages(CONFIRMED, **effects)["claims.md"]
+def test_a_remark_of_the_project_is_in_the_section_of_its_claim() -> None:
+    told = "- In a training run: episode length -30 %"
+    assert told in pages(CONFIRMED, facts={"remarks": {"TOY-01": told}})["claims.md"]
     assert "In a training run" not in pages(CONFIRMED)["claims.md"]
-
-
-def test_effects_are_read_from_the_content_package(tmp_path: Path) -> None:
-    assert load_effects(tmp_path) == Effects()
-    (tmp_path / "effects.toml").write_text('about = "x.md"\n[effects]\n"A-1" = "none seen"\n')
-    assert load_effects(tmp_path) == Effects("x.md", {"A-1": "none seen"})
-
-
-@pytest.mark.parametrize(("text", "told"), [("about", "cannot be read"), ('about = "x"\n', "effects: Field required")])
-def test_broken_effects_are_reported(text: str, told: str, tmp_path: Path) -> None:
-    (tmp_path / "effects.toml").write_text(text)
-    with pytest.raises(CatalogueError, match=told):
-        load_effects(tmp_path)

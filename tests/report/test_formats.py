@@ -10,13 +10,11 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from rlverify.records.problems import Problem
-from rlverify.reporting.claim_status import ClaimStatus, status_of
 from rlverify.reporting.formats import FORMATS
 from rlverify.reporting.junit import JUnitReport, junit_of_run
 from rlverify.reporting.outcome import Outcome
-from rlverify.reporting.record import Record
-from rlverify.reporting.run_summary import summary_of_run
-from rlverify.reporting.step_summary import LIMIT, StepSummary
+from rlverify.reporting.step_summary import LIMIT, StepSummary, summary_of_run
+from rlverify.verdicts.verdict import ClaimStatus, Record, status_of
 from tests.report.records import MISFIT, NULL, figure, measured, records, simple
 
 STALE_FIGURE = replace(figure(-2.0, 3.0), misfits=("measured in 8 runs, the claim asks for 24",))

@@ -12,8 +12,16 @@ import pytest
 from rlverify.records.problems import Problem
 from rlverify.reporting.json_report import run_as_object
 from rlverify.reporting.junit import junit_of_run
-from rlverify.reporting.outcome import FallenClaim, Outcome, SymptomChange
-from rlverify.reporting.outcome_text import LONGEST_VALUE, MOST_LINES, block, lines_of, summary
+from rlverify.reporting.outcome import (
+    LONGEST_VALUE,
+    MOST_LINES,
+    FallenClaim,
+    Outcome,
+    SymptomChange,
+    block,
+    lines_of,
+    summary,
+)
 from rlverify.reporting.sarif import sarif_of_run
 from tests.report.records import figure, measured, simple
 

@@ -12,8 +12,8 @@ from rlverify.records.claims import Basis, ClaimKind, DocumentGives, Verdict
 from rlverify.records.measured import SymptomEvidence, VariantEvidence
 from rlverify.reporting.markdown import cell, prose
 from rlverify.reporting.phrasing import difference
-from rlverify.reporting.record import Record
 from rlverify.reporting.rendering import render_all
+from rlverify.verdicts.verdict import Record
 from tests.report.records import CLAIM, data, data_of, figure, measured, records, simple
 
 PAGES = (

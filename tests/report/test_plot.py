@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from rlverify.records.plot_points import MOST_LINES, Line, Plot
+from rlverify.project.registry import MOST_LINES, Line, Plot
 from rlverify.reporting.svg import BOTTOM, HEIGHT, LEFT, RIGHT, STROKES, TOP, WIDTH, draw
 from tests.report.records import toy_plot
 from verification.experiments.exploit import UPDATES_AFTER

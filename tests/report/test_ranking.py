@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rlverify.records.claims import Basis, Cause, Scale, Severity
-from rlverify.reporting.ranking import confidence, is_real_bug, phase, plan, ranked, real_bugs, wrong_statements
-from rlverify.reporting.record import Record
+from rlverify.records.claims import Basis, Scale, Severity
+from rlverify.verdicts.verdict import Record
 from tests.report.records import CLAIM, figure, measured, simple
+from verification.pages.ranking import Cause, is_real_bug, phase, plan, ranked, real_bugs, wrong_statements
 
 
 def bug(number: int, severity: Severity | None = "high", **changes: Any) -> Record:
@@ -34,13 +34,13 @@ def wrong(number: int, severity: Severity | None = "high", **changes: Any) -> Re
     ],
 )
 def test_confidence_follows_from_basis_and_scale(basis: Basis | None, scale: Scale | None, expected: str) -> None:
-    assert confidence(bug(2, basis=basis, scale=scale)) == expected
+    assert bug(2, basis=basis, scale=scale).confidence == expected
 
 
 @pytest.mark.parametrize(("scale", "expected"), [("training", "high"), ("tensor", "medium"), (None, "medium")])
 def test_a_figure_is_sure_only_in_training_runs(scale: Scale | None, expected: str) -> None:
     found = figure(-2.0, 3.0)
-    assert confidence(replace(found, claim=replace(found.claim, scale=scale))) == expected
+    assert replace(found, claim=replace(found.claim, scale=scale)).confidence == expected
 
 
 def test_severity_ranks_before_confidence_and_confidence_before_the_order() -> None:

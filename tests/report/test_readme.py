@@ -19,7 +19,7 @@ from rlverify.project.catalogue_entries import ClaimEntry
 from rlverify.project.content import open_project
 from rlverify.project.planting import plant
 from rlverify.records.claims import FixGrade, Verdict
-from rlverify.records.exit_codes import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
+from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from rlverify.records.checklists import Checklist, ChecklistItem, NamedTest
-from rlverify.reporting.checklist_results import results
-from rlverify.reporting.record import Record
 from rlverify.reporting.report_data import ReportData
+from rlverify.verdicts.verdict import Record
 from tests.report.records import CLAIM, FILES, MISFIT, NULL, measured, simple
+from verification.pages.documents import Checklist, ChecklistItem, DocumentFacts, NamedTest
 
 GOOD = measured(simple(1), healthy=2, faulty=0)
 CONTRADICTED = measured(simple(2), healthy=2, faulty=2)
@@ -27,7 +26,7 @@ def conclude(*claims: str, met: bool = True, tests: str = "", outcomes: tuple[st
     checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), (item,))
     named = tuple(NamedTest("002", "tests/a.py", f"test_{n}", outcome) for n, outcome in enumerate(outcomes))
     records = (GOOD, CONTRADICTED, REGRESSED, MISSING, STALE, UNMENDED, REFUTED)
-    (result,) = results(ReportData(records, files=FILES, checklists=(checklist,), tests=named or None))
+    (result,) = DocumentFacts((checklist,), named or None).results(ReportData(records, files=FILES))
     (line,) = result.lines
     return line.described, line.in_core, result.conclusion
 
@@ -103,7 +102,7 @@ def test_the_numbers_are_those_of_the_columns() -> None:
         for met, claims in ((True, ("TOY-01",)), (True, ("TOY-03",)), (False, ("TOY-01",)), (True, ()))
     )
     checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), items)
-    (result,) = results(ReportData((GOOD, REGRESSED), files=FILES, checklists=(checklist,)))
+    (result,) = DocumentFacts((checklist,)).results(ReportData((GOOD, REGRESSED), files=FILES))
     assert [line.described for line in result.lines] == ["holds", "holds", "found: TOY-01", "not measured"]
     assert [line.in_core for line in result.lines] == ["holds", "falls: TOY-03", "holds", "not measured"]
     assert result.conclusion == (
@@ -120,7 +119,7 @@ def test_no_word_of_the_report_s_own_says_that_anything_is_ready() -> None:
 def test_other_claims_answer_for_the_core_where_they_are_named() -> None:
     item = ChecklistItem("criterion", "yes", True, ("002:374",), (REGRESSED.claim.id,), core_claims=(GOOD.claim.id,))
     checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), (item,))
-    (result,) = results(ReportData((GOOD, REGRESSED), files=FILES, checklists=(checklist,)))
+    (result,) = DocumentFacts((checklist,)).results(ReportData((GOOD, REGRESSED), files=FILES))
     assert (result.lines[0].described, result.lines[0].in_core) == ("holds", "holds")
 
 
@@ -128,5 +127,5 @@ def test_a_null_fault_is_no_hole() -> None:
     null = measured(NULL, healthy=2, faulty=2)
     item = ChecklistItem("criterion", "yes", True, ("002:374",), ("NULL-1",))
     checklist = Checklist("READY-1", "Readiness", "ready", ("002:372",), (item,))
-    (result,) = results(ReportData((null,), files=FILES, checklists=(checklist,)))
+    (result,) = DocumentFacts((checklist,)).results(ReportData((null,), files=FILES))
     assert result.lines[0].described == "holds"

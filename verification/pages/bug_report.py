@@ -10,8 +10,8 @@ from rlverify import page
 from rlverify.records.claims import Verdict
 from rlverify.reporting.markdown import render
 from rlverify.reporting.phrasing import outcome
-from rlverify.reporting.record import Record
 from rlverify.reporting.report_data import ReportData
+from rlverify.verdicts.verdict import Record
 
 NAME: Final = "bug-report.md"
 

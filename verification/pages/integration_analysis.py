@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rlverify import page
-from rlverify.reporting.checklist_results import results
 from rlverify.reporting.markdown import render
 from rlverify.reporting.report_data import ReportData
 
@@ -16,4 +15,4 @@ from rlverify.reporting.report_data import ReportData
 )
 def integration_analysis(data: ReportData) -> str:
     """The page as GitHub-flavoured Markdown."""
-    return render("integration-analysis.md.j2", data, results=results(data))
+    return render("integration-analysis.md.j2", data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from rlverify.running.time_limit import run_within
+from rlverify.running.runner import run_within
 
 
 def ends_in_time_and_lives_on(limit: float, after: float) -> bool:

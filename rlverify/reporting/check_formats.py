@@ -1,9 +1,10 @@
-"""A run of the checks as JSON, JUnit's XML and SARIF."""
+"""What a run of the checks found, in words and as JSON, JUnit's XML and SARIF."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,12 +14,75 @@ from rlverify.checks.table import details
 from rlverify.checks.targets import Target
 from rlverify.evidence.files import canonical_json
 from rlverify.records.claims import Severity
-from rlverify.records.sarif_file import SarifResult, SarifRule
-from rlverify.records.sarif_file import document as sarif_document
-from rlverify.reporting.check_run.check_outcome import CheckedSubject, CheckRun, reason, summary
-from rlverify.reporting.claim_status import ClaimStatus
+from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED
 from rlverify.reporting.json_report import SCHEMA_VERSION
-from rlverify.reporting.junit_xml import Case, document
+from rlverify.reporting.junit import junit_document
+from rlverify.reporting.outcome import Case
+from rlverify.reporting.sarif import SarifResult, SarifRule, sarif_document
+from rlverify.verdicts.verdict import ClaimStatus
+
+
+@dataclass(frozen=True)
+class CheckedSubject:
+    """A subject and its records, in the order in which they were made."""
+
+    target: Target
+    records: tuple[CheckRecord, ...]
+
+
+@dataclass(frozen=True)
+class CheckRun:
+    """All subjects of one run."""
+
+    subjects: tuple[CheckedSubject, ...]
+
+    @property
+    def records(self) -> list[CheckRecord]:
+        """The records of all subjects."""
+        return [record for each in self.subjects for record in each.records]
+
+    @property
+    def exit_code(self) -> int:
+        """1 if a check failed or an expected failure passed, whatever else went wrong; 2 if one could not be run."""
+        unexpected = {each.status for each in self.records if each.is_unexpected}
+        if unexpected - {Status.ERROR}:
+            return CLAIM_FELL
+        return HARNESS_FAILED if unexpected else AS_EXPECTED
+
+
+def summary_of_checks(run: CheckRun) -> str:
+    """All records in one line: how many passed, were proven, failed, and so on."""
+    found = Counter(each.status for each in run.records)
+    proven = sum(any(proof.detected for proof in each.proofs) for each in run.records if each.status is Status.PASS)
+    expected = sum(each.status is Status.FAIL and not each.is_unexpected for each in run.records)
+    words = {
+        Status.PASS: f"passed ({proven} proven)",
+        Status.FAIL: f"failed ({expected} as expected)" if expected else "failed",
+        Status.ERROR: "could not be run",
+    }
+    parts = [f"{found[status]} {words.get(status, status.value)}" for status in Status if found[status]]
+    number = len(run.records)
+    return f"{number} check{'s' * (number != 1)}: {', '.join(parts) or 'none'}"
+
+
+def outcome_words(record: CheckRecord) -> str:
+    """What is to be said next to the status: the proof of a pass, what a failure saw, the reason of all others."""
+    if record.status is Status.PASS:
+        unexpected = f"though it was expected to fail: {record.expected_failure}; " if record.expected_failure else ""
+        return unexpected + record.outcome.removeprefix("pass, ")
+    if record.status is Status.FAIL and record.expected_failure:
+        other, known = record.other_causes, record.expected_failure
+        return f"{other} (known failure: {known})" if other else f"as expected: {known}"
+    return record.finding.seen
+
+
+def reason_in_words(record: CheckRecord) -> str:
+    """Status and outcome in one line."""
+    words = outcome_words(record)
+    if record.status is Status.FAIL and record.expected_failure:
+        return f"fail, {words}"
+    return f"{record.status.value}: {words}" if words else record.status.value
+
 
 LEVELS: Final[dict[Severity, str]] = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}
 
@@ -37,7 +101,7 @@ def json_of_checks(run: CheckRun, folder: Path) -> str:
     content = {
         "schema_version": SCHEMA_VERSION,
         "exit_code": run.exit_code,
-        "summary": summary(run),
+        "summary": summary_of_checks(run),
         "subjects": [_subject(each, folder) for each in run.subjects],
     }
     return canonical_json(content)
@@ -71,7 +135,7 @@ def _record(record: CheckRecord) -> dict[str, Any]:
 
 def junit_of_checks(run: CheckRun, _folder: Path) -> str:
     """The whole file. What does not apply, is inconclusive or fails as expected is skipped, with its reason."""
-    return document([case_of(record) for record in run.records])
+    return junit_document([case_of(record) for record in run.records])
 
 
 def case_of(record: CheckRecord) -> Case:
@@ -79,7 +143,7 @@ def case_of(record: CheckRecord) -> Case:
     status = _status(record)
     if status is ClaimStatus.PASSED:
         return Case(record.subject, record.check, status, text=record.outcome)
-    return Case(record.subject, record.check, status, reason(record), details(record))
+    return Case(record.subject, record.check, status, reason_in_words(record), details(record))
 
 
 def _status(record: CheckRecord) -> ClaimStatus:

@@ -1,12 +1,53 @@
-"""What Ctrl-C and SIGTERM do for a while."""
+"""What a process does with its threads, its output and its signals while it measures."""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Final
+
+THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def pin_threads() -> None:
+    """Use one thread: sums in another order give other bits, and worker processes fill the cores already."""
+    for name in THREAD_LIMITS:
+        os.environ[name] = "1"
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
+STDOUT: Final = 1
+STDERR: Final = 2
+
+
+def send_stdout_to_stderr() -> None:
+    """From now on, what this process and those that it starts write to stdout goes to stderr."""
+    if sys.__stdout__ and sys.__stderr__:  # where one was closed at the start, another file may have its descriptor
+        os.dup2(STDERR, STDOUT)
+
+
+@contextmanager
+def stdout_sent_to_stderr() -> Iterator[None]:
+    """What this process and those that it starts write to stdout inside goes to stderr."""
+    if sys.stdout:
+        sys.stdout.flush()
+    with redirect_stdout(sys.stderr):
+        if not sys.__stdout__:
+            yield
+            return
+        before = os.dup(STDOUT)
+        try:
+            send_stdout_to_stderr()
+            yield
+        finally:
+            os.dup2(before, STDOUT)
+            os.close(before)
+
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 """Both end the program in the same way."""

@@ -1,4 +1,4 @@
-"""Ranks what an audit found: real bugs and wrong statements by severity and confidence, and the action plan.
+"""Ranks what the audit found: real bugs and wrong statements by severity and confidence, and the action plan.
 
 The rules are the constants and functions of this module; the pages state them next to what follows from them.
 """
@@ -9,14 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from rlverify.records.claims import NOT_STATED, Cause, Severity, Verdict
-from rlverify.reporting.record import UNDER_CONDITION, Record
+from rlverify.records.claims import Severity, Verdict
+from rlverify.verdicts.verdict import CONFIDENCES, Record
 
-Confidence: TypeAlias = Literal["high", "medium", "low"]
 Phase: TypeAlias = Literal["now", "next", "later"]
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "high", "medium", "low", "none")
-CONFIDENCES: Final[tuple[Confidence, ...]] = ("high", "medium", "low")
 PHASES: Final[dict[Phase, str]] = {
     "now": "critical severity",
     "next": "high severity with high confidence",
@@ -35,6 +33,17 @@ STATUSES: Final = (
 
 
 @dataclass(frozen=True)
+class Cause:
+    """One reason for which several statements fail; they count as one.
+
+    :param text: the reason, in one sentence
+    """
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Finding:
     """Claims that fail for one reason and count once; the most severe comes first.
 
@@ -48,20 +57,6 @@ class Finding:
     def first(self) -> Record:
         """The claim that ranks highest."""
         return self.records[0]
-
-
-def confidence(record: Record) -> Confidence:
-    """How sure a verdict is.
-
-    low: the document does not give what was tested (a reconstruction, or an implied statement). medium: measured only
-    under one condition, on a small synthetic problem or, if a figure, without training runs. high: measured on the
-    component or in the training run that the claim is about, or under several conditions of the claim.
-    """
-    if record.claim.basis in NOT_STATED:
-        return "low"
-    is_small = record.claim.scale == "toy" or (record.claim.figure is not None and record.claim.scale != "training")
-    others = [each for each in record.of_conditions(of_fix=False) if each in UNDER_CONDITION]
-    return "medium" if is_small and not (others or record.claim.invariant) else "high"
 
 
 def status_of_statement(record: Record) -> str:
@@ -114,7 +109,7 @@ def phase(record: Record) -> Phase | None:
         return None
     if severity == "critical":
         return "now"
-    if severity == "high" and confidence(record) == "high":
+    if severity == "high" and record.confidence == "high":
         return "next"
     return "later" if severity in ("high", "medium") else None
 
@@ -132,4 +127,4 @@ def plan(records: Iterable[Record], causes: Sequence[Cause] = ()) -> dict[Phase,
 def _rank(record: Record) -> tuple[int, int]:
     severity = record.claim.assessed
     place = SEVERITIES.index(severity) if severity is not None else len(SEVERITIES)
-    return place, CONFIDENCES.index(confidence(record))
+    return place, CONFIDENCES.index(record.confidence)
