@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from rlverify.checks import Adapter, CheckRecord, Status, check_subject, subject
-from rlverify.checks.rule import RULES
-from rlverify.checks.tiers import TIERS
+from rlverify.checks.engine.rule import RULES
+from rlverify.checks.engine.session import TIERS
 from tests.meta import tiny_learner, tiny_trainers
 from tests.unit.checks.test_rules_about_training import ALSO, DEFECTS
 

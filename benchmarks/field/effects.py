@@ -15,10 +15,10 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from benchmarks.field.records import Effect
-from rlverify.checks.random_state import seed_globals
-from rlverify.checks.sb3 import SB3Adapter
-from rlverify.checks.session import OTHER_SEED, first_difference
-from rlverify.checks.trained import named_parameters
+from rlverify.checks.adapters.sb3 import SB3Adapter
+from rlverify.checks.engine.session import OTHER_SEED, first_difference
+from rlverify.checks.state.random_state import seed_globals
+from rlverify.checks.state.trained import named_parameters
 
 SEEDS: Final = (0, 1, 2)
 EPISODES: Final = 20

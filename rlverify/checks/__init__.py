@@ -9,26 +9,25 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-from rlverify.checks import generic_faults as faults
+from rlverify.checks import rules as _rules  # noqa: F401  # registers them
 from rlverify.checks import suite_checks as checks
-from rlverify.checks.adapter import Adapter, NotSupportedError
-from rlverify.checks.check_records import CheckFinding, CheckRecord, Proof, Status
-from rlverify.checks.checkpoints import check_checkpoint
-from rlverify.checks.engine import check_algorithm, check_subject
-from rlverify.checks.env_states import check_env_state
-from rlverify.checks.known_failures import KnownFailure
-from rlverify.checks.pytest_door import parametrize_with_checks
-from rlverify.checks.subjects import Subject, subject
+from rlverify.checks.adapters.adapter import Adapter, NotSupportedError
+from rlverify.checks.engine import faults as faults
+from rlverify.checks.engine.records import CheckFinding, CheckRecord, KnownFailure, Proof, Status
+from rlverify.checks.engine.running import check_algorithm, check_subject
+from rlverify.checks.engine.subjects import Subject, subject
+from rlverify.checks.pytest_door import details, parametrize_with_checks, table
+from rlverify.checks.rules.checkpoints import check_checkpoint
+from rlverify.checks.rules.env_states import check_env_state
 from rlverify.checks.suites import Suite
-from rlverify.checks.table import details, table
 
 if TYPE_CHECKING:
-    from rlverify.checks.optimizers import check_optimizer
-    from rlverify.checks.transforms import check_gradient_transform
+    from rlverify.checks.rules.optimizers import check_optimizer
+    from rlverify.checks.rules.transforms import check_gradient_transform
 
 OF_TORCH: Final = {
-    "check_gradient_transform": "rlverify.checks.transforms",
-    "check_optimizer": "rlverify.checks.optimizers",
+    "check_gradient_transform": "rlverify.checks.rules.transforms",
+    "check_optimizer": "rlverify.checks.rules.optimizers",
 }
 """Functions whose modules import torch, which this package does not need otherwise."""
 

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rlverify.checks.check_records import CheckRecord, Status
-from rlverify.checks.engine import chosen_rules, record_of
-from rlverify.checks.rule import Rule
-from rlverify.checks.subjects import Subject
+from rlverify.checks.engine.records import CheckRecord, Status
+from rlverify.checks.engine.rule import Rule
+from rlverify.checks.engine.running import chosen_rules, record_of
+from rlverify.checks.engine.session import TierName, tier_named
+from rlverify.checks.engine.subjects import Subject
 from rlverify.checks.suites import Suite
-from rlverify.checks.table import details
-from rlverify.checks.tiers import TierName, tier_named
 
 
 def parametrize_with_checks(
@@ -78,3 +77,35 @@ def _judge(record: CheckRecord) -> None:
         pytest.xfail(record.expected_failure)
     if record.is_unexpected:
         pytest.fail(text, pytrace=False)
+
+
+def table(records: Sequence[CheckRecord]) -> str:
+    """One line for each check, and below it what is wrong."""
+    width = max((len(each.check) for each in records), default=0)
+    return "".join(f"{_entry(each, width)}\n" for each in records)
+
+
+def _entry(record: CheckRecord, width: int) -> str:
+    line = f"{record.subject}  {record.check:<{width}}  {record.outcome}"
+    if record.status is Status.PASS and not record.is_unexpected and all(each.detected for each in record.proofs):
+        return line
+    return "\n    ".join([line, *details(record).splitlines()[1:]])
+
+
+def details(record: CheckRecord) -> str:
+    """Everything that a reader needs about a check, in some lines."""
+    found = record.finding
+    rows = {
+        "expected": found.expected,
+        "seen": found.seen,
+        "where": found.where,
+        "why": found.why,
+        "expected failure": record.expected_failure,
+        "not detected": ", ".join(each.fault for each in record.proofs if not each.detected),
+    }
+    but = ", but a failure is expected" if record.expected_failure and record.status is Status.PASS else ""
+    lines = [f"{record.subject}: {record.check}: {record.outcome}{but}"]
+    lines += [f"{name}: {text}" for name, text in rows.items() if text]
+    if record.reproduction and record.status in (Status.FAIL, Status.ERROR):
+        lines += ["reproduce:", *(f"    {line}" for line in record.reproduction.splitlines())]
+    return "\n".join(lines)

@@ -8,14 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rlverify.checks import all_rules as _all_rules  # noqa: F401  # registers the rules in their order
-from rlverify.checks import generic_faults as faults
-from rlverify.checks.check_records import CheckFinding
-from rlverify.checks.generic_faults import GenericFault
-from rlverify.checks.resume import forgettable, resume_is_exact
-from rlverify.checks.rule import RULES, Rule, failing, passing
-from rlverify.checks.session import SubjectSession, digest_of
-from rlverify.checks.state_tree import find, leaves_below
+from rlverify.checks.engine import faults as faults
+from rlverify.checks.engine.faults import GenericFault
+from rlverify.checks.engine.records import CheckFinding
+from rlverify.checks.engine.rule import RULES, Rule, failing, passing
+from rlverify.checks.engine.session import SubjectSession, digest_of
+from rlverify.checks.rules.resume import forgettable, resume_is_exact
+from rlverify.checks.state.tree import find, leaves_below
 from rlverify.records.claims import Severity
 
 SUITE: str = "suite"

@@ -7,13 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rlverify.checks.adapter import Adapter
-from rlverify.checks.check_records import CheckRecord
-from rlverify.checks.engine import check_subject, rule_named
-from rlverify.checks.generic_faults import GenericFault
-from rlverify.checks.known_failures import ExpectedFailures
-from rlverify.checks.rule import RULES, Rule
-from rlverify.checks.subjects import Subject, check_settings
+from rlverify.checks.adapters.adapter import Adapter
+from rlverify.checks.engine.faults import GenericFault
+from rlverify.checks.engine.records import CheckRecord, ExpectedFailures
+from rlverify.checks.engine.rule import RULES, Rule
+from rlverify.checks.engine.running import check_subject, rule_named
+from rlverify.checks.engine.subjects import Subject, check_settings
 
 CLAIMS = "claims"
 """The family of claims."""

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from rlverify.checks.subjects import Subject, subject
+from rlverify.checks.engine.session import TIERS, TierName
+from rlverify.checks.engine.subjects import Subject, subject
 from rlverify.checks.suites import Suite
-from rlverify.checks.tiers import TIERS, TierName
 from rlverify.records.attempts import Crash, attempt
 from rlverify.records.errors import UsageError, suggestion
 

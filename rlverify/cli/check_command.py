@@ -74,7 +74,7 @@ def check(
 
     A target is a function without arguments that makes a model. No settings are needed.
     """
-    from rlverify.checks.choosing import chosen_rules
+    from rlverify.checks.engine.choosing import chosen_rules
     from rlverify.checks.targets import import_targets
     from rlverify.cli.checking import TargetSettings
 
@@ -146,7 +146,7 @@ def gate_of_suites(
     :return: the exit code
     :raises UsageError: if a suite cannot be imported, or the command has options for claims
     """
-    from rlverify.checks.choosing import chosen_rules
+    from rlverify.checks.engine.choosing import chosen_rules
     from rlverify.checks.targets import import_targets
     from rlverify.cli.checking import TargetSettings
 

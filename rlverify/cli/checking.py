@@ -17,11 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from rlverify.checks import CheckFinding, CheckRecord, Status, check_subject
-from rlverify.checks.choosing import chosen_rules, reasons_to_run
-from rlverify.checks.rule import RULES
-from rlverify.checks.table import details
+from rlverify.checks.engine.choosing import chosen_rules, reasons_to_run
+from rlverify.checks.engine.rule import RULES
+from rlverify.checks.engine.session import TierName
+from rlverify.checks.pytest_door import details
 from rlverify.checks.targets import Target, import_targets
-from rlverify.checks.tiers import TierName
 from rlverify.cli.console import SECONDS_BETWEEN_LINES, mention
 from rlverify.cli.tables import plain_table
 from rlverify.records import process

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rlverify.checks.check_records import CheckRecord, Status
-from rlverify.checks.rule import Rule
-from rlverify.checks.table import details
+from rlverify.checks.engine.records import CheckRecord, Status
+from rlverify.checks.engine.rule import Rule
+from rlverify.checks.pytest_door import details
 from rlverify.checks.targets import Target
 from rlverify.evidence.files import canonical_json
 from rlverify.records.claims import Severity

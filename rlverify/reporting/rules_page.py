@@ -6,11 +6,10 @@ import inspect
 from itertools import groupby
 from typing import Any, Final
 
-from rlverify.checks.adapter import Adapter
-from rlverify.checks.all_rules import gates as _gates  # noqa: F401  # importing the package's rules registers them
-from rlverify.checks.known_bugs import KNOWN_BUGS
-from rlverify.checks.rule import RULES, Rule
-from rlverify.checks.session import SubjectSession
+from rlverify.checks.adapters.adapter import Adapter
+from rlverify.checks.engine.rule import RULES, Rule
+from rlverify.checks.engine.session import SubjectSession
+from rlverify.checks.rules.known_bugs import KNOWN_BUGS
 
 HEAD: Final = """\
 <!-- Generated: `rlverify check --list --format markdown > docs/checks.md`. A test compares it with the program. -->

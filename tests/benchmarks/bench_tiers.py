@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.field.algorithms import ALGORITHMS
 from rlverify.checks import Status, check_algorithm
-from rlverify.checks.tiers import TIERS, TierName
+from rlverify.checks.engine.session import TIERS, TierName
 
 LIMITS = {"smoke": 10, "default": 60}
 COLUMNS = ["algorithm", "seconds", "checks that were run", "faults planted"]

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rlverify.checks.rule import RULES
+from rlverify.checks.engine.rule import RULES
 from rlverify.cli.app import run
 from rlverify.cli.checking import progress
 from tests.meta.messages import is_one_line

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.checks.subjects import subject
+from rlverify.checks.engine.subjects import subject
 from rlverify.checks.targets import FORM, import_target, import_targets
 from rlverify.records.errors import UsageError
 from tests.meta.tiny_learners import CODE, write_learners

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from rlverify.checks.state_tree import differences
+from rlverify.checks.state.tree import differences
 
 NAMES = [f"name_{number}" for number in range(40)]
 

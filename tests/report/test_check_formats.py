@@ -12,10 +12,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from syrupy.assertion import SnapshotAssertion
 
-from rlverify.checks.check_records import CheckFinding, CheckRecord, Proof, Severity, Status
-from rlverify.checks.known_failures import KnownFailure
-from rlverify.checks.rule import RULES
-from rlverify.checks.subjects import Subject
+from rlverify.checks.engine.records import CheckFinding, CheckRecord, KnownFailure, Proof, Severity, Status
+from rlverify.checks.engine.rule import RULES
+from rlverify.checks.engine.subjects import Subject
 from rlverify.checks.targets import Target
 from rlverify.reporting.check_formats import CHECK_FORMATS, LEVELS, CheckedSubject, CheckRun, summary_of_checks
 from tests.support.repository_copy import ROOT

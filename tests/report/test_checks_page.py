@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from rlverify.checks.adapter import Adapter
-from rlverify.checks.generic_faults import GenericFault
-from rlverify.checks.known_bugs import KNOWN_BUGS
-from rlverify.checks.rule import RULES
+from rlverify.checks.adapters.adapter import Adapter
+from rlverify.checks.engine.faults import GenericFault
+from rlverify.checks.engine.rule import RULES
+from rlverify.checks.rules.known_bugs import KNOWN_BUGS
 from rlverify.cli.app import run
 from rlverify.reporting.rules_page import faults_in_words, rules_page
 from tests.support.repository_copy import ROOT

@@ -16,8 +16,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from benchmarks.field import effects
 from benchmarks.field.effects import MEASURED, effect_of
 from benchmarks.field.records import Effect
-from rlverify.checks.rule import RULES
-from rlverify.checks.sb3 import SB3Adapter
+from rlverify.checks.adapters.sb3 import SB3Adapter
+from rlverify.checks.engine.rule import RULES
 
 STEPS = 16
 RETURNS = (1.0, 500.0)

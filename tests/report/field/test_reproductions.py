@@ -14,8 +14,7 @@ from benchmarks.field import measuring
 from benchmarks.field.algorithms import ALGORITHMS
 from benchmarks.field.explanations import BY_DESIGN, EXPLANATIONS
 from benchmarks.field.measuring import _shown, optimizer_tasks
-from rlverify.checks import all_rules as _all_rules  # noqa: F401  # registers the rules
-from rlverify.checks.rule import RULES
+from rlverify.checks.engine.rule import RULES
 
 FOLDER = next(Path(each) for each in scripts_of_the_report.__path__)
 SCRIPTS = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}

@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 
 from rlverify.checks import CheckRecord, Status, Subject, check_algorithm, subject
-from rlverify.checks.engine import record_of
-from rlverify.checks.rule import RULES
+from rlverify.checks.engine.rule import RULES
+from rlverify.checks.engine.running import record_of
 from tests.meta.tiny_trainers import DEFECTS, Tiny, TinyAdapter
 
 OURS = (

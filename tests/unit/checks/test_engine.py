@@ -31,13 +31,13 @@ from rlverify.checks import (
     check_subject,
     subject,
 )
-from rlverify.checks.check_records import Severity
-from rlverify.checks.engine import UnknownRuleError, record_of
-from rlverify.checks.generic_faults import GenericFault, Wrapped
-from rlverify.checks.rule import RULES, CheckFunction, Rule, failing, passing
-from rlverify.checks.session import SubjectSession
-from rlverify.checks.state_tree import walk
-from rlverify.checks.subjects import Runs
+from rlverify.checks.engine.faults import GenericFault, Wrapped
+from rlverify.checks.engine.records import Severity
+from rlverify.checks.engine.rule import RULES, CheckFunction, Rule, failing, passing
+from rlverify.checks.engine.running import UnknownRuleError, record_of
+from rlverify.checks.engine.session import SubjectSession
+from rlverify.checks.engine.subjects import Runs
+from rlverify.checks.state.tree import walk
 from tests.meta.tiny_trainers import ForgetsMoments, LearnStartsAgain, PredictDraws, Tiny, TinyAdapter, Unseeded
 
 FAST = "targets_start_equal"

@@ -19,8 +19,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlverify.checks.descendants import descendants
-from rlverify.checks.isolation import Failed, in_process
+from rlverify.checks.engine.isolation import Failed, descendants, in_process
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
@@ -252,7 +251,7 @@ def test_a_fork_that_returns_too_sends_nothing() -> None:
 def test_it_reads_nothing_of_what_the_caller_would_read() -> None:
     code = (
         "import os\n"
-        "from rlverify.checks.isolation import in_process\n"
+        "from rlverify.checks.engine.isolation import in_process\n"
         "print([in_process(lambda: os.read(0, 10), 30), os.read(0, 10)])\n"
     )
     found = subprocess.run([sys.executable, "-c", code], input="mine", capture_output=True, text=True, check=True)
@@ -270,7 +269,7 @@ def test_a_thread_that_goes_on_delays_nothing() -> None:
 def test_what_it_prints_goes_to_the_error_output() -> None:
     code = (
         "import os, sys\n"
-        "from rlverify.checks.isolation import in_process\n"
+        "from rlverify.checks.engine.isolation import in_process\n"
         "print('before')\n"
         "in_process(lambda: [print('printed'), sys.stdout.write('written'), os.system('echo from a shell')], 30)\n"
         "print('after')\n"
@@ -334,7 +333,7 @@ def test_a_caller_that_ignores_the_end_of_children_gets_its_result() -> None:
 INTERRUPTED = """
 import os, signal, sys, threading, time
 from pathlib import Path
-from rlverify.checks.isolation import in_process
+from rlverify.checks.engine.isolation import in_process
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which jobs in the background ignore
 def action():
     Path(sys.argv[1]).write_text(str(os.getpid()))

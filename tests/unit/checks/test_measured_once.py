@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.checks import Status, check_algorithm, gates, resume
-from rlverify.checks.generic_faults import Wrapped, that_trains
-from rlverify.checks.session import SubjectSession, Trained
-from rlverify.checks.tiers import TierName
+from rlverify.checks import Status, check_algorithm
+from rlverify.checks.engine.faults import Wrapped, that_trains
+from rlverify.checks.engine.session import SubjectSession, TierName, Trained
+from rlverify.checks.rules import gates, resume
 from tests.meta.tiny_trainers import Tiny, TinyAdapter
 
 COMPARED = ["deterministic", "observing_changes_nothing", "pieces_equal_whole", "resume_is_exact"]

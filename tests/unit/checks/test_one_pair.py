@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rlverify.checks import CheckRecord, Status, check_algorithm
-from rlverify.checks.isolation import Failed, in_process, is_copied_by_fork, time_limit
+from rlverify.checks.engine.isolation import Failed, in_process, is_copied_by_fork, time_limit
 from tests.meta.tiny_trainers import Tiny, TinyAdapter
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the models are made for each run")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rlverify.checks.rule import RULES
+from rlverify.checks.engine.rule import RULES
 from tests.support.repository_copy import ROOT
 
 PAGE = (ROOT / "reports" / "measured" / "rules.md").read_text(encoding="utf-8")

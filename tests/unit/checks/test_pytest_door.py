@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rlverify.checks import parametrize_with_checks, subject
-from rlverify.checks.engine import UnknownRuleError
-from rlverify.checks.rule import RULES, failing
+from rlverify.checks.engine.rule import RULES, failing
+from rlverify.checks.engine.running import UnknownRuleError
 from tests.meta.tiny_trainers import LearnStartsAgain, Tiny, TinyAdapter
 
 ROOT = Path(__file__).parents[3]

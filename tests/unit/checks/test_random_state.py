@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlverify.checks.random_state import global_state, kept, seed_globals, set_global_state
+from rlverify.checks.state.random_state import global_state, kept, seed_globals, set_global_state
 
 
 def drawn() -> tuple[float, float, float]:

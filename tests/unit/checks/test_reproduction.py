@@ -11,7 +11,7 @@ import pytest
 
 import tests.meta.tiny_trainers as trainers
 from rlverify.checks import subject
-from rlverify.checks.reproduction import LINES, reproduction
+from rlverify.checks.engine.subjects import LINES, reproduction
 from tests.meta.tiny_trainers import ForgetsPlace, Tiny, TinyAdapter
 from tests.meta.tiny_trainers import TinyAdapter as Renamed
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rlverify.checks import CheckRecord, Status
-from rlverify.checks.checkpoints import CHECKPOINTS, check_checkpoint
+from rlverify.checks.rules.checkpoints import CHECKPOINTS, check_checkpoint
 from tests.support import tiny_subjects as tiny
 
 DEFECTS: dict[str, tuple[Any, Any, str, str]] = {

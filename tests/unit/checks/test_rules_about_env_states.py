@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlverify.checks import Status
-from rlverify.checks.env_states import ENV_STATES, check_env_state
+from rlverify.checks.rules.env_states import ENV_STATES, check_env_state
 from tests.support import tiny_subjects as tiny
 
 DEFECTS = {

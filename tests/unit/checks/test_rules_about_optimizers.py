@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from rlverify.checks import Status
-from rlverify.checks.engine import UnknownRuleError
-from rlverify.checks.optimizers import OPTIMIZERS, check_optimizer
+from rlverify.checks.engine.running import UnknownRuleError
+from rlverify.checks.rules.optimizers import OPTIMIZERS, check_optimizer
 from tests.support import tiny_optimizers as tiny
 
 DEFECTS = {

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rlverify.checks import NotSupportedError, Status, check_algorithm
-from rlverify.checks.rule import RULES
-from rlverify.checks.session import SubjectSession
+from rlverify.checks.engine.rule import RULES
+from rlverify.checks.engine.session import SubjectSession
 from tests.meta import tiny_learner as tiny
 
 SOUND: Any = (tiny.Learner, tiny.TinyAdapter)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rlverify.checks import Status
-from rlverify.checks.transforms import TRANSFORMS, check_gradient_transform
+from rlverify.checks.rules.transforms import TRANSFORMS, check_gradient_transform
 from tests.support import tiny_subjects as tiny
 
 DEFECTS = {

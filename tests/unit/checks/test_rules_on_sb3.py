@@ -13,8 +13,7 @@ from stable_baselines3 import A2C, DQN, PPO, SAC
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 
 from rlverify.checks import CheckRecord, Status, check_algorithm
-from rlverify.checks.sb3 import SB3Adapter
-from rlverify.checks.sb3_settings import arguments
+from rlverify.checks.adapters.sb3 import SB3Adapter, arguments
 
 SMALL: dict[str, Any] = {"seed": 0, "device": "cpu", "policy_kwargs": {"net_arch": [4]}}
 ON: dict[str, Any] = {"n_steps": 8, "batch_size": 4, "n_epochs": 1, **SMALL}

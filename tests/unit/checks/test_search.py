@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rlverify.checks import CheckRecord, Status, check_algorithm, search
-from rlverify.checks.resume import forgettable
-from rlverify.checks.search import (
+from rlverify.checks import CheckRecord, Status, check_algorithm
+from rlverify.checks.engine import search
+from rlverify.checks.engine.search import (
     GLOBALS,
     OUTSIDE,
     UNKNOWN,
@@ -20,7 +20,8 @@ from rlverify.checks.search import (
     part_of,
     shortened,
 )
-from rlverify.checks.session import SubjectSession
+from rlverify.checks.engine.session import SubjectSession
+from rlverify.checks.rules.resume import forgettable
 from tests.meta.tiny_trainers import Tiny, TinyAdapter
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlverify.checks.state_tree import Difference, differences, find, leaf_of, put, walk
+from rlverify.checks.state.tree import Difference, differences, find, leaf_of, put, walk
 
 Pair = namedtuple("Pair", "left right")
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rlverify.checks import CheckRecord, KnownFailure, Status, Suite, checks, faults, parametrize_with_checks, subject
-from rlverify.checks.engine import UnknownRuleError
-from rlverify.checks.rule import Rule
+from rlverify.checks.engine.rule import Rule
+from rlverify.checks.engine.running import UnknownRuleError
 from tests.meta.tiny_trainers import Tiny, TinyAdapter
 
 

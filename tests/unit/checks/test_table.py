@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rlverify.checks import CheckFinding, CheckRecord, KnownFailure, Proof, Status, details, table
+from rlverify.checks import CheckFinding, CheckRecord, KnownFailure, Proof, Status, details
+from rlverify.checks import pytest_door as table
 
 PASSED = CheckRecord(
     "ppo",

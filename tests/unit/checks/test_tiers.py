@@ -14,12 +14,12 @@ from rlverify.checks import (
     checks,
     faults,
     parametrize_with_checks,
-    search,
     subject,
 )
-from rlverify.checks.engine import record_of
-from rlverify.checks.rule import RULES
-from rlverify.checks.tiers import TierName
+from rlverify.checks.engine import search
+from rlverify.checks.engine.rule import RULES
+from rlverify.checks.engine.running import record_of
+from rlverify.checks.engine.session import TierName
 from tests.meta.tiny_trainers import Tiny, TinyAdapter
 
 

@@ -16,7 +16,7 @@ from stable_baselines3 import PPO
 
 from rlcore.tune import trainable
 from rlverify.checks import Adapter, CheckRecord, check_algorithm
-from rlverify.checks.sb3 import SB3Adapter
+from rlverify.checks.adapters.sb3 import SB3Adapter
 from tests.support.ray_trials import CONFIG, as_ray_gives, build, results_in
 from tests.support.training import make_envs
 

@@ -1,0 +1,1 @@
+"""How checks talk to algorithms and environments."""

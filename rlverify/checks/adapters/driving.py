@@ -1,0 +1,83 @@
+"""Steps through environments of Gymnasium, vectors of them, and vectors of Stable-Baselines3 in one way."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from rlverify.checks.adapters.adapter import NotSupportedError
+
+
+def layers(env: Any) -> Iterator[Any]:
+    """An environment, and the ones inside of its wrappers."""
+    while env is not None:
+        yield env
+        env = vars(env).get("venv", vars(env).get("env"))
+
+
+def innermost(env: Any) -> Any:
+    """The environment inside of all wrappers; of a vector, the vector."""
+    return list(layers(env))[-1]
+
+
+def is_sb3_vector(env: Any) -> bool:
+    """Whether an environment steps as the vectors of Stable-Baselines3 do: it resets itself and returns four values."""
+    return hasattr(env, "step_wait") and hasattr(env, "num_envs")
+
+
+def reset(env: Any) -> Any:
+    """The first observation."""
+    return env.reset() if is_sb3_vector(env) else env.reset()[0]
+
+
+def step(env: Any, action: Any) -> tuple[Any, Any, Any]:
+    """Observation, reward, and whether the episode ended; an environment that is no vector is then reset."""
+    if is_sb3_vector(env):
+        observation, reward, ended, _ = env.step(action)
+        return observation, reward, ended
+    observation, reward, terminated, truncated, _ = env.step(action)
+    if not hasattr(env, "num_envs") and (terminated or truncated):
+        return (observation, reset(env)), reward, True
+    return observation, reward, (terminated, truncated)
+
+
+def actions(env: Any, count: int) -> list[Any]:
+    """Random actions, always the same, without a use of the environment's own generators."""
+    space = copy.deepcopy(env.action_space)
+    space.seed(0)
+    if is_sb3_vector(env):
+        return [np.stack([space.sample() for _ in range(env.num_envs)]) for _ in range(count)]
+    return [space.sample() for _ in range(count)]
+
+
+def observations(space: Any, steps: int, envs: int, seed: int) -> Any:
+    """Observations of moderate size by step and environment; of a dictionary space, a dictionary of arrays."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict):
+        return {key: observations(each, steps, envs, seed) for key, each in space.spaces.items()}
+    if not isinstance(space, spaces.Box):
+        sampled = copy.deepcopy(space)
+        sampled.seed(seed)
+        return np.stack([np.stack([sampled.sample() for _ in range(envs)]) for _ in range(steps)])
+    drawn = np.random.default_rng(seed).normal(size=(steps, envs, *space.shape))
+    if not np.issubdtype(space.dtype, np.floating):
+        drawn = np.abs(drawn) * 40
+    return np.clip(drawn, space.low, space.high).astype(space.dtype)
+
+
+def observation_space(env: Any) -> Any:
+    """The space of one observation."""
+    return getattr(env, "single_observation_space", env.observation_space)
+
+
+def require_this_process(env: Any) -> None:
+    """Raise if parts of an environment are in other processes.
+
+    :raises NotSupportedError: if so
+    """
+    if any("processes" in vars(each) for each in layers(env)):
+        raise NotSupportedError("the environments are in worker processes")

@@ -1,0 +1,329 @@
+"""The adapter of Stable-Baselines3 and sb3-contrib: saves and loads in the way that their documentation describes."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
+
+from rlverify.checks.adapters import sb3 as sb3_normalizer
+from rlverify.checks.adapters import sb3 as sb3_rollout
+from rlverify.checks.adapters import sb3 as sb3_settings
+from rlverify.checks.adapters.adapter import STEPS, UNKNOWN, Adapter, NotSupportedError
+
+TARGETS: Final = ("q_net_target", "quantile_net_target", "critic_target", "actor_target")
+SEEN: Final = ("new_obs", "actions", "rewards", "dones")
+"""What tells a step apart from another, by the names that the learning loops give it."""
+AFTER_START: Final = 16
+"""Steps of an off-policy algorithm after those in which it only collects."""
+
+
+class SB3Adapter(Adapter):
+    """Every algorithm that derives from ``BaseAlgorithm``."""
+
+    def learn(self, model: BaseAlgorithm, steps: int) -> Sequence[str]:
+        """Continue to train, as ``learn(steps, reset_num_timesteps=False)`` does."""
+        trace = _Trace()
+        model.learn(steps, callback=trace, reset_num_timesteps=False)
+        return trace.steps
+
+    def save(self, model: BaseAlgorithm, folder: Path) -> None:
+        """Model, replay buffer and VecNormalize, each with its own method."""
+        model.save(folder / "model.zip")
+        if isinstance(model, OffPolicyAlgorithm):
+            model.save_replay_buffer(folder / "replay_buffer.pkl")
+        normalizer = model.get_vec_normalize_env()
+        if normalizer is not None:
+            normalizer.save(str(folder / "vec_normalize.pkl"))
+
+    def load(self, folder: Path, fresh: BaseAlgorithm) -> BaseAlgorithm:
+        """The class's ``load()`` with the environment of a fresh model, then the replay buffer."""
+        model = type(fresh).load(folder / "model.zip", env=self._env(folder, fresh), device=fresh.device)
+        if isinstance(model, OffPolicyAlgorithm):
+            model.load_replay_buffer(folder / "replay_buffer.pkl")
+        return model
+
+    def _env(self, folder: Path, fresh: BaseAlgorithm) -> VecEnv:
+        env = fresh.get_env()
+        if env is None:
+            raise NotSupportedError("the model has no environment")
+        if not (folder / "vec_normalize.pkl").exists():
+            return env
+        return _with_normalizer(env, folder / "vec_normalize.pkl")
+
+    def get_parameters(self, model: BaseAlgorithm) -> Any:
+        """``get_parameters()`` of the model."""
+        return model.get_parameters()
+
+    def set_parameters(self, model: BaseAlgorithm, parameters: Any) -> None:
+        """``set_parameters()`` of the model."""
+        model.set_parameters(parameters)
+
+    def act(self, model: BaseAlgorithm) -> Any:
+        """The deterministic action for one observation, always the same, of the model's space."""
+        space = copy.deepcopy(model.observation_space)
+        space.seed(0)
+        return model.predict(space.sample(), deterministic=True)[0]
+
+    def set_learning_rate(self, model: BaseAlgorithm, value: float) -> None:
+        """Set the attribute and build the schedule from it again."""
+        model.learning_rate = value
+        model._setup_lr_schedule()  # there is no public way, and this is what load() does
+
+    def modules(self, model: BaseAlgorithm) -> Sequence[Any]:
+        """The policy, which holds all networks."""
+        return [model.policy]
+
+    def target_modules(self, model: BaseAlgorithm) -> Sequence[Any]:
+        """Target networks of the policy."""
+        found = (getattr(model.policy, name, None) for name in TARGETS)
+        return [each for each in found if each is not None]
+
+    def steps(self, model: BaseAlgorithm) -> int:
+        """A rollout of on-policy algorithms; the steps until learning starts, and some more, of the others."""
+        if isinstance(model, OnPolicyAlgorithm):
+            return int(model.n_steps * model.n_envs)
+        if isinstance(model, OffPolicyAlgorithm):
+            return int(model.learning_starts + AFTER_START * model.n_envs)
+        return STEPS
+
+    def steps_after(self, model: BaseAlgorithm) -> int:
+        """As many as before; of an off-policy algorithm at most twice those that followed the start of learning."""
+        steps = self.steps(model)
+        return min(steps, 2 * AFTER_START * model.n_envs) if isinstance(model, OffPolicyAlgorithm) else steps
+
+    def environment(self, model: BaseAlgorithm) -> VecEnv:
+        """``get_env()`` of the model."""
+        env = model.get_env()
+        if env is None:
+            raise NotSupportedError("the model has no environment")
+        return env
+
+    def with_settings(self, model: BaseAlgorithm, **settings: Any) -> BaseAlgorithm:
+        """The class of the model, called with the model's own settings but these."""
+        made: BaseAlgorithm = type(model)(**{**sb3_settings.arguments(model), **settings})
+        return made
+
+    def unknown_settings(self, model: BaseAlgorithm) -> Mapping[str, Mapping[str, Any]]:
+        """An unknown argument of the class, of the policy, of the optimizer, and of the network architecture."""
+        return {**super().unknown_settings(model), **sb3_settings.unknown_settings(model)}
+
+    def mutable_settings(self, model: BaseAlgorithm) -> Mapping[str, Any]:  # noqa: ARG002
+        """New and empty ``policy_kwargs``."""
+        return {"policy_kwargs": {}}
+
+    def one_sample_settings(self, model: BaseAlgorithm) -> Mapping[str, Any]:
+        """A ``batch_size`` that leaves a remainder of one sample, or is one."""
+        return sb3_settings.one_sample_settings(model)
+
+    def recurrent_outputs(self, model: BaseAlgorithm, observations: Any, episode_starts: Any) -> Any:
+        """Values, deterministic actions and their log probabilities of a recurrent policy."""
+        return sb3_rollout.recurrent_outputs(model, observations, episode_starts)
+
+    def rollout(self, model: BaseAlgorithm) -> None:
+        """Call ``learn()`` for one rollout, without its ``train()``."""
+        with sb3_rollout.without_training(model):
+            self.learn(model, self.steps(model))
+
+    def log_probs(self, model: BaseAlgorithm) -> tuple[Any, Any]:
+        """The buffer's log probabilities, and those of ``evaluate_actions()``."""
+        return sb3_rollout.log_probs(model)
+
+    def advantages(self, model: BaseAlgorithm) -> tuple[Any, Any, Any]:
+        """Arrays of the rollout buffer."""
+        return sb3_rollout.advantages(model)
+
+    def normalizer_state(self, model: BaseAlgorithm) -> Mapping[str, Any]:
+        """The running means and variances of VecNormalize."""
+        return sb3_normalizer.statistics(model)
+
+    def normalized(self, model: BaseAlgorithm, observation: Any) -> Any:
+        """``normalize_obs()`` of VecNormalize."""
+        return sb3_normalizer.normalizer_of(model).normalize_obs(observation)
+
+
+class _Trace(BaseCallback):
+    """Notes a digest of every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[str] = []
+
+    def _on_step(self) -> bool:
+        content = repr([self.locals.get(name) for name in SEEN]).encode()
+        self.steps.append(hashlib.blake2b(content, digest_size=8).hexdigest())
+        return True
+
+
+def _with_normalizer(env: VecEnv, path: Path) -> VecEnv:
+    """The environment with a VecNormalize from a file instead of its own."""
+    if isinstance(env, VecNormalize):
+        return VecNormalize.load(str(path), env.venv)
+    if isinstance(env, VecEnvWrapper):
+        env.venv = _with_normalizer(env.venv, path)
+    return env
+
+
+def _layers(env: VecEnv) -> Iterator[VecEnv]:
+    yield env
+    while isinstance(env, VecEnvWrapper):
+        env = env.venv
+        yield env
+
+
+MOMENTS: Final = ("mean", "var", "count")
+
+
+def normalizer_of(model: BaseAlgorithm) -> VecNormalize:
+    """The VecNormalize of a model's environment."""
+    found = model.get_vec_normalize_env()
+    if found is None:
+        raise NotSupportedError("the environment has no VecNormalize")
+    return found
+
+
+def statistics(model: BaseAlgorithm) -> dict[str, Any]:
+    """Mean, variance and count of observations, by key of a dictionary space, and of returns."""
+    normalizer = normalizer_of(model)
+    own = getattr(normalizer, "obs_rms", {})
+    observed = own if isinstance(own, dict) else {"": own}
+    running = {f"obs_rms[{key!r}]" if key else "obs_rms": value for key, value in observed.items()}
+    running["ret_rms"] = normalizer.ret_rms
+    return {f"{name}.{moment}": getattr(each, moment) for name, each in running.items() for moment in MOMENTS}
+
+
+RENAMED: Final = {"policy": "policy_class"}
+"""Arguments of constructors that the model keeps under another name."""
+NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def arguments(model: BaseAlgorithm) -> dict[str, Any]:
+    """The arguments of the constructor that the model keeps as attributes; others have their defaults."""
+    kept = {name: RENAMED.get(name, name) for name in _argument_names(type(model))}
+    return {name: getattr(model, attribute) for name, attribute in kept.items() if hasattr(model, attribute)}
+
+
+def _argument_names(kind: type) -> list[str]:
+    """The names of a constructor's arguments; those of the classes above it too, as long as it passes on any."""
+    found: list[str] = []
+    for base in kind.__mro__:
+        if "__init__" not in base.__dict__:
+            continue
+        parameters = list(inspect.signature(base.__dict__["__init__"]).parameters.values())[1:]
+        found += [each.name for each in parameters if each.kind in NAMED]
+        if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in parameters):
+            break
+    return found
+
+
+def unknown_settings(model: BaseAlgorithm) -> dict[str, dict[str, Any]]:
+    """Unknown names in ``policy_kwargs`` and in what it holds, by their place."""
+    policy = model.policy_kwargs
+    optimizer = {**policy.get("optimizer_kwargs", {}), UNKNOWN: 1}
+    changed: dict[str, dict[str, Any]] = {
+        f"policy_kwargs[{UNKNOWN!r}]": {UNKNOWN: 1},
+        f"policy_kwargs['optimizer_kwargs'][{UNKNOWN!r}]": {"optimizer_kwargs": optimizer},
+        f"policy_kwargs['net_arch'][{UNKNOWN!r}]": {"net_arch": {UNKNOWN: [8]}},
+    }
+    return {place: {"policy_kwargs": {**policy, **change}} for place, change in changed.items()}
+
+
+def one_sample_settings(model: BaseAlgorithm) -> Mapping[str, Any]:
+    """Settings with which a minibatch has one sample."""
+    if isinstance(model, OffPolicyAlgorithm):
+        return {"batch_size": 1}
+    if not isinstance(model, OnPolicyAlgorithm):
+        raise NotSupportedError(f"it is not known how {type(model).__name__} forms minibatches")
+    samples = model.n_steps * model.n_envs
+    if hasattr(model, "batch_size") and samples > 2:
+        return {"batch_size": samples - 1}
+    if not hasattr(model, "batch_size") and model.n_envs == 1:
+        return {"n_steps": 1}
+    raise NotSupportedError("no batch size leaves a remainder of one sample")
+
+
+def _on_policy(model: BaseAlgorithm) -> OnPolicyAlgorithm:
+    if not isinstance(model, OnPolicyAlgorithm):
+        raise NotSupportedError(f"{type(model).__name__} has no rollout buffer")
+    return model
+
+
+@contextmanager
+def without_training(model: BaseAlgorithm) -> Iterator[None]:
+    """Inside of the block, ``learn()`` collects rollouts and leaves the parameters as they are."""
+    _on_policy(model)
+    vars(model)["train"] = _nothing
+    try:
+        yield
+    finally:
+        del vars(model)["train"]
+
+
+def _nothing() -> None:
+    """Train nothing."""
+
+
+def log_probs(model: BaseAlgorithm) -> tuple[Any, Any]:
+    """The stored and the evaluated log probabilities of the samples in the rollout buffer."""
+    algorithm = _on_policy(model)
+    algorithm.policy.set_training_mode(True)  # as train() does
+    stored, evaluated = [], []
+    data: Any  # recurrent ones have a mask
+    for data in algorithm.rollout_buffer.get(getattr(algorithm, "batch_size", None)):
+        with torch.no_grad():
+            found = _evaluated(algorithm, data)
+        kept = data.mask > 0 if hasattr(data, "mask") else torch.ones_like(found, dtype=torch.bool)
+        stored.append(data.old_log_prob[kept].numpy(force=True))
+        evaluated.append(found[kept].numpy(force=True))
+    return np.concatenate(stored), np.concatenate(evaluated)
+
+
+def _evaluated(model: OnPolicyAlgorithm, data: Any) -> torch.Tensor:
+    """The log probabilities of one minibatch, computed as ``train()`` computes them."""
+    actions = data.actions.long().flatten() if isinstance(model.action_space, spaces.Discrete) else data.actions
+    more = {"action_masks": data.action_masks} if hasattr(data, "action_masks") else {}
+    if hasattr(data, "lstm_states"):
+        more = {"lstm_states": data.lstm_states, "episode_starts": data.episode_starts}
+    found: torch.Tensor = model.policy.evaluate_actions(data.observations, actions, **more)[1]
+    return found
+
+
+def advantages(model: BaseAlgorithm) -> tuple[Any, Any, Any]:
+    """Returns, values and advantages of the last rollout."""
+    buffer = _on_policy(model).rollout_buffer
+    return buffer.returns, buffer.values, buffer.advantages
+
+
+def recurrent_outputs(model: BaseAlgorithm, observations: Any, episode_starts: Any) -> Any:
+    """Values, deterministic actions and their log probabilities, by step and environment."""
+    policy: Any = model.policy
+    if not hasattr(policy, "lstm_actor"):
+        raise NotSupportedError(f"{type(policy).__name__} is not recurrent")
+    from sb3_contrib.common.recurrent.type_aliases import RNNStates
+
+    policy.set_training_mode(False)
+    lstm = policy.lstm_actor
+    empty = torch.zeros(lstm.num_layers, episode_starts.shape[1], lstm.hidden_size, device=model.device)
+    states, found = RNNStates((empty, empty), (empty, empty)), []
+    for step, starts in enumerate(episode_starts):
+        seen = {key: each[step] for key, each in observations.items()} if isinstance(observations, dict) else None
+        observation = policy.obs_to_tensor(seen if seen is not None else observations[step])[0]
+        begins = torch.as_tensor(starts, dtype=torch.float32, device=model.device)
+        with torch.no_grad():
+            actions, values, log_prob, states = policy(observation, states, begins, deterministic=True)
+        columns = [each.reshape(len(starts), -1).to(torch.float32) for each in (values, actions, log_prob)]
+        found.append(torch.cat(columns, dim=1).numpy(force=True))
+    return np.stack(found)

@@ -1,0 +1,1 @@
+"""Run rules on subjects, and prove those that pass by planting faults."""

@@ -1,0 +1,250 @@
+"""Runs an action of a check in a process of its own, so that everything that a subject starts ends with it.
+
+The process is a fork, because factories are often lambdas, which cannot be sent to another process. It leads a process
+group of its own. When the action has ended, that group and all other processes below it are killed: no child of the
+subject is left behind. Systems without fork (Windows) run the action in this process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import select
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from rlverify.records.attempts import Crash, attempt
+from rlverify.records.process import pin_threads
+
+Result = TypeVar("Result")
+
+CHUNK: Final = 1 << 20
+"""Bytes that are read at once."""
+HEADER: Final = 8
+"""Bytes that hold the length of what follows."""
+INTERVAL: Final = 0.05
+"""Seconds after which a silent process is asked whether it has ended, since its children can keep the pipe open."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An action that did not return.
+
+    :param reason: one line: the error with its place, the exit code, the signal, or the time limit
+    """
+
+    reason: str
+
+
+def in_process(action: Callable[[], Result], seconds: float) -> Result | Failed:
+    """What the action returns, run in a process of its own.
+
+    What it prints goes to the error output, and it reads an empty input. What it returns has to be picklable.
+
+    :param seconds: after which the process and all that it started are killed
+    """
+    if not hasattr(os, "fork"):
+        return _outcome(action)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reading, writing = os.pipe()
+    with _no_interrupt():  # until the process is known to who has to end it
+        child = _forked()
+        if child == 0:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            os.close(reading)
+            _run_and_exit(action, writing)
+    content = b""
+    try:
+        os.close(writing)
+        content, in_time = _read(reading, child, time.monotonic() + seconds)
+    finally:
+        status = _ended(child, is_done=bool(content))
+        os.close(reading)
+    if content:
+        found = attempt(lambda: pickle.loads(content))  # noqa: S301  # from our own child
+        return Failed(f"what it returned cannot be read: {found.line}") if isinstance(found, Crash) else found
+    if not in_time:
+        return Failed(f"did not end within {seconds:g} seconds")
+    code = os.waitstatus_to_exitcode(status)
+    return Failed(f"its process {f'was killed by signal {-code}' if code < 0 else f'ended with exit code {code}'}")
+
+
+def is_copied_by_fork() -> bool:
+    """Whether a fork of this process has all that it has: other processes, threads and devices are not copied."""
+    torch = sys.modules.get("torch")
+    has_device = torch is not None and torch.cuda.is_initialized()
+    can_fork = sys.platform == "linux"  # elsewhere it is not known which processes a process has started
+    return can_fork and threading.active_count() == 1 and not has_device and not descendants(os.getpid())
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """End this process if the block takes longer; only where `is_copied_by_fork` can be true."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """Ctrl-C has its effect after the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _forked() -> int:
+    """Fork; Python 3.12 warns of threads, of which those of libraries wait for work and hold no lock."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _ended(child: int, *, is_done: bool) -> int:
+    """Kill a process with all that it started.
+
+    :param is_done: whether it sent a result, after which it has killed what it started
+    :return: how it ended; 0 where the caller's process lets the system collect its children
+    """
+    if not is_done:
+        end_descendants(child)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        return os.waitpid(child, 0)[1]
+    return 0
+
+
+def _run_and_exit(action: Callable[[], object], writing: int) -> None:
+    """Be the child: run, send, and end without the cleanup of the parent's objects."""
+    own, content = os.getpid(), b""
+    try:
+        os.setpgid(0, 0)
+        adopt_orphans()
+        _separate_streams()
+        pin_threads()
+        content = _pickled(_outcome(action))
+    finally:  # nothing may return into the parent's code
+        error = sys.exception()  # such as KeyboardInterrupt, which is no crash
+        content = content or pickle.dumps(Failed(f"{type(error).__name__}: {error}"))
+        if os.getpid() == own:  # else the action forked, and this is its child
+            attempt(sys.stderr.flush)
+            end_own_descendants()
+            _send(writing, len(content).to_bytes(HEADER, "big") + content)
+        os._exit(0 if error is None else 1)
+
+
+def _send(writing: int, content: bytes) -> None:
+    view = memoryview(content)
+    with suppress(OSError):  # the parent gave up
+        while view:
+            view = view[os.write(writing, view[:CHUNK]) :]
+
+
+def _separate_streams() -> None:
+    """Print to the error output, and read nothing of what the caller would read."""
+    sys.stdout = sys.stderr
+    with suppress(OSError):
+        os.dup2(2, 1)
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+
+
+def _outcome(action: Callable[[], Result]) -> Result | Failed:
+    found = attempt(action)
+    return Failed(found.line) if isinstance(found, Crash) else found
+
+
+def _pickled(found: object) -> bytes:
+    content = attempt(lambda: pickle.dumps(found))
+    if isinstance(content, bytes):
+        return content
+    return pickle.dumps(Failed(f"what it returned cannot be sent: {content.line}"))
+
+
+def _read(reading: int, child: int, end: float) -> tuple[bytes, bool]:
+    """What the child sent, and whether it came before ``end``; empty if the child ended without sending."""
+    content = bytearray()
+    while len(content) < HEADER or len(content) < HEADER + int.from_bytes(content[:HEADER], "big"):
+        ready, _, _ = select.select([reading], [], [], max(0.0, min(INTERVAL, end - time.monotonic())))
+        if ready:
+            part = os.read(reading, CHUNK)
+            if not part:
+                return b"", True
+            content += part
+        elif _has_ended(child):
+            if not select.select([reading], [], [], 0)[0]:
+                return b"", True
+        elif time.monotonic() >= end:
+            return b"", False
+    return bytes(content[HEADER:]), True
+
+
+def _has_ended(child: int) -> bool:
+    """Whether a process has ended; it can still be waited for."""
+    try:
+        return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+DEATH_SIGNAL: Final = 1
+CHILD_SUBREAPER: Final = 36
+"""Options of ``prctl``."""
+SECONDS: Final = 2.0
+"""How long killed processes may take to end."""
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of the orphans below it, and let it be killed if its own parent ends."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            prctl = ctypes.CDLL(None).prctl
+            prctl(CHILD_SUBREAPER, 1, 0, 0, 0)
+            prctl(DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
+
+
+def end_descendants(root: int) -> None:
+    """Kill all processes below one, which stays."""
+    for process in descendants(root):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(process, signal.SIGKILL)
+
+
+def end_own_descendants() -> None:
+    """Kill all processes below this one, and collect them."""
+    until = time.monotonic() + SECONDS
+    with suppress(ChildProcessError):
+        while time.monotonic() < until:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                end_descendants(os.getpid())
+                time.sleep(1e-3)
+
+
+def descendants(root: int) -> list[int]:
+    """The processes below one, by what Linux says about every process; empty elsewhere."""
+    below: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError, IndexError):
+            text = (folder / "stat").read_text(errors="replace")
+            below.setdefault(int(text.rpartition(")")[2].split()[1]), []).append(int(folder.name))
+    found = list(below.get(root, ()))
+    for process in found:
+        found += below.get(process, ())
+    return found

@@ -1,0 +1,92 @@
+"""Kinds of subjects that are no algorithms: optimizers, gradient transforms, states of environments, checkpoints.
+
+Their rules are run and proven as those for algorithms are. What an adapter is there, the subject itself is here: a
+fault makes a wrong subject of a right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+
+from rlverify.checks.adapters.adapter import Adapter
+from rlverify.checks.engine.faults import GenericFault
+from rlverify.checks.engine.records import CheckFinding, CheckRecord, ExpectedFailures
+from rlverify.checks.engine.rule import Rule
+from rlverify.checks.engine.running import chosen_rules, installed_modules, preload, record_of
+from rlverify.checks.engine.session import SEED, SubjectSession
+from rlverify.checks.engine.subjects import Runs, Subject, check_settings
+from rlverify.checks.state.random_state import seed_globals
+from rlverify.records.attempts import Crash, attempt
+from rlverify.records.claims import Severity
+
+Checked = TypeVar("Checked")
+RuleFunction = Callable[[Checked], CheckFinding]
+
+
+@dataclass
+class Kind(Generic[Checked]):
+    """A kind of subject.
+
+    :param family: the name of its rules as a group
+    :param door: the function that runs them, for the lines that reproduce a record
+    """
+
+    family: str
+    door: str
+    rules: dict[str, Rule] = field(default_factory=dict)
+
+    def rule(
+        self, severity: Severity, expected: str, *, faults: Sequence[GenericFault] = ()
+    ) -> Callable[[RuleFunction[Checked]], RuleFunction[Checked]]:
+        """Register the decorated function as a rule of its name; it runs in a process of its own."""
+
+        def register(function: RuleFunction[Checked]) -> RuleFunction[Checked]:
+            def found(session: SubjectSession) -> CheckFinding:
+                def action() -> CheckFinding:
+                    seed_globals(SEED)
+                    return function(cast("Checked", session.adapter))
+
+                return session.run(action)
+
+            found.__doc__, name, planted = function.__doc__, function.__name__, tuple(faults)
+            self.rules[name] = Rule(name, self.family, severity, expected, found, faults=lambda _session: planted)
+            return function
+
+        return register
+
+    def check(
+        self,
+        subject: Checked,
+        name: str,
+        uses: Callable[[], object],
+        *,
+        checks: Iterable[str] | None,
+        limit: float,
+        expected_failures: ExpectedFailures | None = None,
+    ) -> list[CheckRecord]:
+        """Run the rules on a subject.
+
+        :param uses: uses the subject once, so that the libraries that it needs are imported here and once
+        :raises UnknownRuleError: if there is no rule of a name
+        """
+        check_settings(None, limit)
+        made = Subject(
+            name, _nothing, expected_failures=expected_failures or {}, limit=limit, rules=self.rules, door=self.door
+        )
+        session = SubjectSession(_nothing, cast("Adapter", subject), limit)
+        before = installed_modules()
+
+        def imported() -> list[str]:
+            attempt(uses)
+            return sorted(installed_modules() - before)
+
+        found = attempt(lambda: session.run(imported))
+        preload([] if isinstance(found, Crash) else found)
+        runs = Runs(session)
+        return [record_of(rule, made, runs) for rule in chosen_rules(made, checks)]
+
+
+def _nothing() -> Any:
+    """Make no model: these subjects are none."""

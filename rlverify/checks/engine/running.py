@@ -1,0 +1,228 @@
+"""Runs rules on subjects, and proves those that pass by planting faults into the subject."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import sysconfig
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rlverify.checks.adapters.adapter import Adapter, NotSupportedError, adapter_name, adapter_named
+from rlverify.checks.engine.records import CheckFinding, CheckRecord, ExpectedFailures, Proof, Status, known_failure
+from rlverify.checks.engine.rule import RULES, Rule, inconclusive
+from rlverify.checks.engine.session import SubjectError, SubjectSession, TierName
+from rlverify.checks.engine.subjects import Runs, Subject, subject
+from rlverify.checks.state.random_state import kept
+from rlverify.records.attempts import Crash, attempt
+
+Progress = Callable[[str, str], None]
+
+
+def check_algorithm(
+    factory: Callable[[], Any] | Any,
+    *,
+    name: str = "",
+    adapter: Adapter | None = None,
+    checks: Iterable[str] | None = None,
+    expected_failures: ExpectedFailures | None = None,
+    limit: float = 60.0,
+    tier: TierName = "default",
+    on_check: Progress = lambda _subject, _check: None,
+) -> list[CheckRecord]:
+    """Run the rules on one algorithm; nothing is raised for what the algorithm does.
+
+    :param factory: makes a model, with its environment and seeds; or a model, which is copied and never changed
+    :param name: of the subject; by default that of the class or function
+    :param adapter: how to talk to the algorithm; Stable-Baselines3 and sb3-contrib need none
+    :param checks: names of rules; by default all
+    :param expected_failures: reasons, or `KnownFailure`, by name of the rule; a rule that passes in spite of it is
+        reported
+    :param limit: seconds that each process of a check may take
+    :param tier: ``smoke``: no check starts after seven seconds, and nothing is proven; ``full``: more proofs
+    :param on_check: called with the names of subject and rule before each rule
+    :raises UnknownRuleError: if there is no rule of a name
+    :raises ValueError: if there is no such tier
+    """
+    made = subject(factory, name=name, adapter=adapter, expected_failures=expected_failures, limit=limit, tier=tier)
+    return check_subject(made, checks=checks, on_check=on_check)
+
+
+def check_subject(
+    made: Subject, *, checks: Iterable[str] | None = None, on_check: Progress = lambda _subject, _check: None
+) -> list[CheckRecord]:
+    """Run the rules on a subject, those that others rest on first.
+
+    :raises UnknownRuleError: if there is no rule of a name, also among the expected failures
+    """
+    chosen, runs = chosen_rules(made, checks), Runs()
+    records = []
+    for rule in chosen:
+        on_check(made.name, rule.name)
+        records.append(record_of(rule, made, runs))
+    return records
+
+
+def chosen_rules(made: Subject, checks: Iterable[str] | None = None) -> list[Rule]:
+    """The rules of some names, by default all.
+
+    :raises UnknownRuleError: if there is no rule of a name, also among the expected failures
+    """
+    own = RULES if made.rules is None else made.rules
+    known = own if made.door else {**own, **RULES}
+    for name in made.expected_failures:
+        rule_named(name, known)
+    names = [checks] if isinstance(checks, str) else checks
+    return [rule_named(name, known) for name in names] if names is not None else list(own.values())
+
+
+def rule_named(name: str, known: Mapping[str, Rule] = RULES) -> Rule:
+    """The rule of a name.
+
+    :raises UnknownRuleError: with the names that there are
+    """
+    if name not in known:
+        raise UnknownRuleError(f"no check is named {name!r}; choose from {', '.join(known)}")
+    return known[name]
+
+
+class UnknownRuleError(ValueError):
+    """There is no rule of this name."""
+
+
+def _session(made: Subject) -> SubjectSession | CheckFinding:
+    """What runs the subject, or the finding of every check if the subject cannot be made."""
+    session = SubjectSession(made.factory, made.adapter or Adapter(), made.limit, tier=made.tier)
+    before = installed_modules()
+
+    def action() -> tuple[str, list[str]] | str:
+        model = session.make()
+        name = adapter_name(model)
+        if model is None or (made.adapter is None and name == "plain" and not hasattr(model, "learn")):
+            advice = "return the model" if model is None else "give an adapter"
+            return f"the factory returned {type(model).__name__}, which has no learn(); {advice}"
+        (made.adapter or adapter_named(name)).optimizers(model)
+        return name, sorted(installed_modules() - before)
+
+    found = attempt(lambda: session.run(action, shows_warnings=True))
+    if isinstance(found, Crash):
+        return CheckFinding(Status.ERROR, seen=_reason(found))
+    if isinstance(found, str):
+        return CheckFinding(Status.ERROR, seen=found)
+    name, modules = found
+    preload(modules)
+    return session if made.adapter is not None else replace(session, adapter=adapter_named(name))
+
+
+def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
+    """Run one rule on a subject, and prove it if it passes.
+
+    :param runs: what is known from other rules, and will be for the next
+    """
+    started = time.monotonic()
+    session = runs.session = runs.session if runs.session is not None else _session(made)
+    if rule.name in runs.reported:
+        runs.findings.pop(rule.name, None)
+    runs.reported.add(rule.name)
+    base = CheckRecord(made.name, rule.name, rule.family, rule.severity, CheckFinding(Status.ERROR))
+    known, lines = known_failure(made.expected_failures, rule.name), made.reproduction(rule.name)
+    base = replace(base, known=known, reproduction=lines)
+    if isinstance(session, CheckFinding):
+        return replace(base, finding=replace(session, expected=rule.expected))
+    if made.tier.seconds is not None and runs.seconds >= made.tier.seconds:
+        spent = f"not run: the {made.tier.seconds:g} seconds of the tier {made.tier.name} are used up"
+        return replace(base, finding=replace(inconclusive(spent), expected=rule.expected))
+    record = _judged(rule, session, runs, base)
+    runs.seconds += time.monotonic() - started
+    return record
+
+
+def _judged(rule: Rule, session: SubjectSession, runs: Runs, base: CheckRecord) -> CheckRecord:
+    """The record of a rule that is run, and proven if it passes."""
+    finding = _finding(rule, session, runs.findings)
+    base = replace(base, finding=finding)
+    if finding.status is not Status.PASS:
+        return base
+    if not session.tier.plants_faults:
+        return replace(base, unproven=f"the tier {session.tier.name} plants no faults")
+    proofs, unproven, broken = _proofs(rule, session)
+    if unproven and rule.must_be_proven:
+        status = Status.ERROR if broken else Status.FAIL
+        missed = unproven if broken or not proofs else f"{unproven}: {listed_faults(proofs)}"
+        return replace(base, finding=replace(finding, status=status, seen=f"it holds, but {missed}"), proofs=proofs)
+    return replace(base, proofs=proofs, unproven=unproven)
+
+
+def listed_faults(proofs: Iterable[Proof]) -> str:
+    """The texts of faults, one after the other."""
+    return ", ".join(each.fault for each in proofs)
+
+
+def _finding(rule: Rule, session: SubjectSession, findings: dict[str, CheckFinding]) -> CheckFinding:
+    """What a rule found; the rules that it rests on are run first, each once."""
+    if rule.name not in findings:
+        findings[rule.name] = replace(_found(rule, session, findings), expected=rule.expected)
+    return findings[rule.name]
+
+
+def _found(rule: Rule, session: SubjectSession, findings: dict[str, CheckFinding]) -> CheckFinding:
+    for name in rule.rests_on:
+        before = _finding(RULES[name], session, findings)
+        if before.status not in (Status.PASS, Status.NOT_APPLICABLE):
+            return inconclusive(f"{name}: {before.status.value}{f', {before.seen}' if before.seen else ''}")
+    return run_rule(rule, session)
+
+
+def run_rule(rule: Rule, session: SubjectSession) -> CheckFinding:
+    """What a rule found, and nothing of what it rests on."""
+    found = attempt(lambda: rule.function(session))
+    if not isinstance(found, Crash):
+        return found
+    if isinstance(found.error, NotSupportedError):
+        return CheckFinding(Status.NOT_APPLICABLE, seen=str(found.error))
+    return CheckFinding(Status.ERROR, seen=_reason(found))
+
+
+def _reason(crash: Crash) -> str:
+    return str(crash.error) if isinstance(crash.error, SubjectError) else crash.line
+
+
+def _proofs(rule: Rule, session: SubjectSession) -> tuple[tuple[Proof, ...], str, bool]:
+    """What became of each fault that was planted; why nothing is proven, if so; whether that is for a broken fault."""
+    planted = attempt(lambda: list(rule.faults(session)))
+    if isinstance(planted, Crash):
+        return (), f"no fault could be planted: {_reason(planted)}", True
+    tier = replace(session.tier, finds_reasons=False)  # a proof asks whether the check fails, and not why
+    found = [run_rule(rule, replace(session, adapter=each.plant(session.adapter), tier=tier)) for each in planted]
+    proofs = tuple(Proof(each.text, own.status is Status.FAIL) for each, own in zip(planted, found, strict=True))
+    if any(each.detected for each in proofs):
+        return proofs, "", False
+    pairs = zip(planted, found, strict=True)
+    broken = [f"{each.text}: {own.seen}" for each, own in pairs if own.status is Status.ERROR]
+    if broken:
+        return proofs, f"a fault could not be planted: {broken[0]}", True
+    return proofs, _unproven(len(proofs)), False
+
+
+def _unproven(planted: int) -> str:
+    return f"the check detected none of {planted} faults" if planted else "the check has no fault to plant"
+
+
+def installed_modules() -> set[str]:
+    """Names of the imported modules that belong to installed libraries or to Python."""
+    folders = tuple(str(Path(sysconfig.get_path(name))) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    modules = ((name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items()))
+    return {name for name, file in modules if file is not None and file.startswith(folders)}
+
+
+def preload(names: Iterable[str]) -> None:
+    """Import modules that are not imported yet; one that cannot be imported is left out."""
+    with warnings.catch_warnings(), kept():
+        warnings.simplefilter("ignore")
+        for name in names:
+            if name not in sys.modules and "__main__" not in name:
+                attempt(lambda name=name: importlib.import_module(name))  # type: ignore[misc]

@@ -1,0 +1,208 @@
+"""Finds out which parts of a state a load loses, by restoring all that differs and leaving some of it out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from rlverify.checks.engine.isolation import is_copied_by_fork, time_limit
+from rlverify.checks.engine.session import SubjectError, SubjectSession
+from rlverify.checks.state.random_state import global_state, set_global_state
+from rlverify.checks.state.tree import Difference, differences, is_below, names_of, walk
+from rlverify.records.attempts import attempt
+
+GLOBALS: Final = "global random generators"
+UNKNOWN: Final = "unknown"
+"""The cause of a failure that restoring all leaves does not cure."""
+OUTSIDE: Final = "outside the model"
+"""The cause of a failure that is none in the process that trained, with nothing restored."""
+SHOWN: Final = 5
+"""Paths, or groups of paths, that a reason names."""
+GROUPED: Final = 3
+"""Paths with one parent that are shown as one."""
+MOST_RUNS: Final = 96
+"""Runs that leave something out; where they are used up, a group is not divided further."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why training does not go on exactly.
+
+    :param text: in words, with the first of the causes
+    :param causes: paths of all that has to be restored, `UNKNOWN` or `OUTSIDE`
+    """
+
+    text: str
+    causes: tuple[str, ...]
+
+
+@dataclass
+class LoadedPair:
+    """A model at an interruption, and what a load makes of it.
+
+    :param generators: the global generators of the first one
+    """
+
+    model: Any
+    generators: dict[str, Any]
+    loaded: Any
+    differences: list[Difference]
+
+
+@dataclass
+class Search:
+    """Finds the leaves without which training does not go on exactly.
+
+    A run restores a pair in part, and trains. Where it can, the pair is made once, in a process of which each run is a
+    fork.
+
+    :param folder: what was saved
+    :param expected: what training gives that was not interrupted
+    :param is_limited: whether groups of leaves are not divided further after `MOST_RUNS`
+    """
+
+    session: SubjectSession
+    folder: Path
+    expected: dict[str, str]
+    is_limited: bool = True
+    runs: int = field(default=0, init=False)
+    made: LoadedPair | None = field(default=None, init=False)
+
+    def reason(self) -> Reason:
+        """What has to be restored; what was tried, where that is not known."""
+        if self.session.run(self._pair_is_copied_by_fork):
+            return self.session.run(self._found_with_one_pair, limit=math.inf)
+        return self._found()
+
+    def _pair_is_copied_by_fork(self) -> bool:
+        _pair = self._pair()  # lives until the answer, with the processes that it has started
+        return is_copied_by_fork()
+
+    def _found_with_one_pair(self) -> Reason:
+        with time_limit(self.session.limit):
+            self.made = self._pair()
+        return self._found()
+
+    def _found(self) -> Reason:
+        lost = [path for path in self.session.run(self._lost) if path not in self.session.volatile]
+        everything = [*lost, GLOBALS]
+        if not self._is_exact_without(()):
+            opaque = self.session.run(self._opaque)
+            tried = f"copying all {len(lost)} leaves that differ does not make it exact"
+            return Reason(f"{tried}; not seen: {listed(opaque) or 'nothing'}", (UNKNOWN,))
+        parts = dict.fromkeys(map(part_of, everything))
+        needed = [
+            path for part in parts for path in self._needed([each for each in everything if part_of(each) == part])
+        ]
+        if not needed and self._is_exact_without(everything):
+            seen = "in the process that trained, the loaded model is exact with nothing restored"
+            place = f"what is lost is {OUTSIDE}, such as a global variable or an attribute of a class"
+            return Reason(f"{seen}: {place}", (OUTSIDE,))
+        if not needed:
+            differ = f"all {len(everything)} leaves that differ"
+            return Reason(f"restoring {differ} makes it exact; no single part of them is necessary", tuple(everything))
+        text, found = listed(shortened(needed)), expanded(needed, everything)
+        causes = tuple(each or "the model" for each in needed)
+        if self._is_exact_without([path for path in everything if path not in found]):
+            return Reason(f"restoring {text} makes it exact", causes)
+        but = f"is necessary but not enough; with all {len(everything)} leaves that differ it is exact"
+        return Reason(f"restoring {text} {but}", causes)
+
+    def _needed(self, paths: Sequence[str]) -> list[str]:
+        """The leaves that have to be restored; several as one name, if only all together were measured."""
+        if self._is_exact_without(paths):
+            return []
+        if len(paths) == 1 or (self.is_limited and self.runs >= MOST_RUNS):
+            return [common(paths)]
+        middle = len(paths) // 2
+        return [*self._needed(paths[:middle]), *self._needed(paths[middle:])] or [common(paths)]
+
+    def _pair(self) -> LoadedPair:
+        if self.made is not None:
+            return self.made
+        session = self.session
+        model = session.make()
+        session.learn(model, session.steps)
+        generators, loaded = global_state(), session.loaded(self.folder)
+        return LoadedPair(model, generators, loaded, differences(model, loaded))
+
+    def _lost(self) -> list[str]:
+        return [each.path for each in self._pair().differences]
+
+    def _opaque(self) -> list[str]:
+        return [f"{path} ({leaf.text})" for path, leaf in walk(self._pair().model).items() if leaf.opaque]
+
+    def _is_exact_without(self, left_out: Sequence[str]) -> bool:
+        """Whether training goes on exactly; a state in which it crashes is not exact."""
+        self.runs += 1
+        try:
+            return self.session.run(partial(self._continued, frozenset(left_out))) == self.expected
+        except SubjectError:
+            return False
+
+    def _continued(self, left_out: frozenset[str]) -> dict[str, str]:
+        """What training gives if everything that was lost is restored but some paths."""
+        session, pair = self.session, self._pair()
+        for each in pair.differences:
+            if each.path not in left_out and each.path not in session.volatile:
+                _restore(each)
+        if GLOBALS not in left_out:
+            set_global_state(pair.generators)
+        session.learn(pair.loaded, session.steps_after)
+        return session.result(pair.loaded)
+
+
+def _restore(difference: Difference) -> None:
+    """Restore what can be copied; loggers and other objects with files cannot."""
+    attempt(difference.restore)
+
+
+def part_of(path: str) -> str:
+    """The part of the state that a leaf belongs to: the first name of its path."""
+    return names_of(path)[0]
+
+
+def common(paths: Sequence[str]) -> str:
+    """The path of the nearest object that holds all of some leaves."""
+    start = paths[0]
+    while not all(is_below(path, start) for path in paths):
+        start = parent(start)
+    return start
+
+
+def parent(path: str) -> str:
+    """The path of the object that a leaf is a part of; empty for the root."""
+    return "".join(names_of(path)[:-1])
+
+
+def expanded(needed: Iterable[str], everything: Iterable[str]) -> set[str]:
+    """The leaves that some leaves and groups stand for."""
+    groups = list(needed)
+    return {path for path in everything if any(is_below(path, group) for group in groups)}
+
+
+def shortened(paths: Iterable[str]) -> list[str]:
+    """Exact paths, but those with one parent as one: ``env.{elapsed, goal, state}``."""
+    groups: dict[str, list[str]] = {}
+    for path in paths:
+        groups.setdefault(parent(path), []).append(path)
+    found: list[str] = []
+    for start, own in groups.items():
+        names = [path[len(start) :] for path in own]
+        if not start or len(own) < GROUPED:
+            found += [path or "the model" for path in own]
+        elif all(name.startswith("[") for name in names):
+            found.append(f"{start}[{', '.join(name[1:-1] for name in names)}]")
+        else:
+            found.append(f"{start}.{{{', '.join(name.removeprefix('.') for name in names)}}}")
+    return found
+
+
+def listed(texts: Sequence[str]) -> str:
+    """The first of some texts, and how many there are more."""
+    more = f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
+    return ", ".join(texts[:SHOWN]) + more

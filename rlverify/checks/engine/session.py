@@ -1,0 +1,236 @@
+"""One subject under check: makes, trains, saves and loads it, each in a process of its own, within a tier."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+from rlverify.checks.adapters.adapter import Adapter, NotSupportedError
+from rlverify.checks.engine.isolation import Failed, in_process
+from rlverify.checks.state.random_state import seed_globals
+from rlverify.checks.state.trained import named_parameters
+from rlverify.checks.state.tree import Leaf, walk
+
+TierName = Literal["smoke", "default", "full"]
+
+
+@dataclass(frozen=True)
+class Tier:
+    """What is done within a tier.
+
+    :param seconds: after which no further check of a subject is started; None for no limit
+    :param plants_faults: whether passes are proven
+    :param finds_reasons: whether a failure of a resume is searched for what was lost
+    :param is_full: whether all that could be forgotten is, and the search has no limit
+    """
+
+    name: TierName
+    seconds: float | None
+    plants_faults: bool
+    finds_reasons: bool
+    is_full: bool
+
+
+TIERS: Final[dict[TierName, Tier]] = {
+    "smoke": Tier("smoke", 7.0, plants_faults=False, finds_reasons=False, is_full=False),
+    "default": Tier("default", None, plants_faults=True, finds_reasons=True, is_full=False),
+    "full": Tier("full", None, plants_faults=True, finds_reasons=True, is_full=True),
+}
+
+
+def tier_named(name: str) -> Tier:
+    """The tier of a name.
+
+    :raises ValueError: with the names that there are
+    """
+    for each in TIERS.values():
+        if each.name == name:
+            return each
+    raise ValueError(f"there is no tier {name!r}; choose from {', '.join(TIERS)}")
+
+
+Result = TypeVar("Result")
+
+SEED: Final = 0
+OTHER_SEED: Final = 12_345
+"""Seeds the global generators of a process that loads a model, as a new process would have other numbers."""
+
+
+class SubjectError(Exception):
+    """The subject crashed, hung or ended its process."""
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """The reason for which the adapter cannot do what was asked."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model after some training, in a form that another process can compare.
+
+    :param state: every leaf of the model
+    :param result: digests of what is trained: parameters, and the state of their optimizers
+    :param trace: one digest for each step
+    """
+
+    state: dict[str, Leaf]
+    result: dict[str, str]
+    trace: tuple[str, ...] = ()
+
+
+@dataclass
+class Known:
+    """What sessions of one subject know of it, whatever fault is planted into their adapters.
+
+    :param spans: steps before and after an interruption, as the adapter says
+    :param wholes: training without an interruption, with the adapter that trained and the steps of both pieces
+    """
+
+    spans: tuple[int, int] | None = None
+    wholes: list[tuple[Adapter, tuple[int, int], Trained]] = field(default_factory=list)
+
+
+@dataclass
+class SubjectSession:
+    """Runs what checks ask of one subject.
+
+    :param factory: makes a fresh model; called in processes of their own only
+    :param limit: seconds that each process may take
+    :param volatile: paths of leaves that differ between two equal runs, such as times; found by the first gate
+    :param tier: what is left out to save time
+    :param spans: steps before and after an interruption; None for as many as the adapter says
+    :param known: shared by the sessions that `dataclasses.replace` makes of this one
+    """
+
+    factory: Callable[[], Any]
+    adapter: Adapter
+    limit: float = 60.0
+    volatile: frozenset[str] = field(default=frozenset())
+    spans: tuple[int, int] | None = None
+    tier: Tier = TIERS["default"]
+    known: Known = field(default_factory=Known)
+
+    def run(self, action: Callable[[], Result], *, shows_warnings: bool = False, limit: float | None = None) -> Result:
+        """What an action returns, run in a process of its own.
+
+        :param limit: seconds that the process may take, in place of those of the session
+        :param shows_warnings: if not, they are not printed, since every process would repeat them; filters that turn
+            them into errors do so in any case
+        :raises NotSupportedError: if the adapter cannot do it
+        :raises SubjectError: if it does not return
+        """
+        found = in_process(lambda: _supported(action, shows_warnings), self.limit if limit is None else limit)
+        if isinstance(found, Failed):
+            raise SubjectError(found.reason)
+        if isinstance(found, Unsupported):
+            raise NotSupportedError(found.reason)
+        return found
+
+    def make(self) -> Any:
+        """A fresh model; to be called inside of `run`."""
+        seed_globals(SEED)
+        return self.factory()
+
+    @property
+    def steps(self) -> int:
+        """Environment steps in which the model is updated at least once; those before an interruption."""
+        return self._spans()[0]
+
+    @property
+    def steps_after(self) -> int:
+        """Environment steps after an interruption."""
+        return self._spans()[1]
+
+    def _spans(self) -> tuple[int, int]:
+        if self.spans is not None:
+            return self.spans
+        if self.known.spans is None:
+            self.known.spans = self.run(self._asked_spans)
+        return self.known.spans
+
+    def _asked_spans(self) -> tuple[int, int]:
+        model = self.make()
+        return self.adapter.steps(model), self.adapter.steps_after(model)
+
+    def learn(self, model: Any, steps: int) -> list[str]:
+        """Train, and give one digest for each step that the adapter reports; to be called inside of `run`."""
+        trace = self.adapter.learn(model, steps)
+        return [] if trace is None else [digest_of(each) for each in trace]
+
+    def supports(self, method: str) -> bool:
+        """Whether the adapter overrides a method, which says that it can do what the method is for."""
+        return getattr(type(self.adapter), method) is not getattr(Adapter, method)
+
+    def trained(self, model: Any, trace: Sequence[str] = ()) -> Trained:
+        """The state of a model; to be called inside of `run`."""
+        return Trained(walk(model), self.result(model), tuple(trace))
+
+    def result(self, model: Any) -> dict[str, str]:
+        """Digests of what is trained, by name; to be called inside of `run`.
+
+        :raises NotSupportedError: if nothing is found that is trained
+        """
+        modules, optimizers = list(self.adapter.modules(model)), self.adapter.optimizers(model)
+        found = {f"parameter {name}": digest_of(each) for name, each in named_parameters(modules).items()}
+        for number, optimizer in enumerate(optimizers):
+            found.update({f"optimizer {number}: {path}": leaf.digest for path, leaf in walk(optimizer).items()})
+        if not found:
+            raise NotSupportedError("no trained parameters of torch were found; override Adapter.modules()")
+        return found
+
+    def folder(self) -> tempfile.TemporaryDirectory[str]:
+        """A folder for what a check saves."""
+        return tempfile.TemporaryDirectory(prefix="rlverify-check-")
+
+    def saved(self, steps: int, folder: Path) -> None:
+        """Train a fresh model and save it."""
+
+        def action() -> None:
+            model = self.make()
+            self.learn(model, steps)
+            self.adapter.save(model, folder)
+
+        self.run(action)
+
+    def loaded(self, folder: Path) -> Any:
+        """A model that `saved` wrote, with global generators in another state; to be called inside of `run`."""
+        fresh = self.make()
+        seed_globals(OTHER_SEED)
+        model = self.adapter.load(folder, fresh)
+        if model is None:
+            raise TypeError("load() of the adapter returned None; return the model that was loaded")
+        return model
+
+
+def digest_of(value: Any) -> str:
+    """A text that is equal for equal values of any kind."""
+    leaves = walk(value)
+    return leaves[""].digest if list(leaves) == [""] else repr({path: leaf.digest for path, leaf in leaves.items()})
+
+
+def _supported(action: Callable[[], Result], shows_warnings: bool) -> Result | Unsupported:
+    if not shows_warnings:
+        warnings.showwarning = _not_shown
+    try:
+        return action()
+    except NotSupportedError as error:
+        return Unsupported(str(error))
+
+
+def _not_shown(*_of_the_warning: Any, **_more: Any) -> None:
+    """Print nothing."""
+
+
+def first_difference(first: Sequence[Any], second: Sequence[Any]) -> int | None:
+    """The number of the first step, from 1, at which two traces differ; None if they are equal."""
+    for number, (one, other) in enumerate(zip(first, second, strict=False), start=1):
+        if one != other:
+            return number
+    return None if len(first) == len(second) else min(len(first), len(second)) + 1

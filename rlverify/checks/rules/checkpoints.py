@@ -1,0 +1,294 @@
+"""Rules for functions that save and load, and the function that runs them."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from rlverify.checks.adapters.adapter import NotSupportedError
+from rlverify.checks.engine.faults import GenericFault
+from rlverify.checks.engine.kinds import Kind
+from rlverify.checks.engine.records import CheckFinding, CheckRecord, ExpectedFailures
+from rlverify.checks.engine.rule import failing, passing
+from rlverify.checks.engine.session import OTHER_SEED
+from rlverify.checks.state.pickles import is_data, pickles_in
+from rlverify.checks.state.random_state import seed_globals
+from rlverify.checks.state.tree import walk
+from rlverify.records.attempts import Crash, attempt
+
+CUTS: Final = (0.0, 0.5, 0.99)
+"""Parts of a file that are left when it is cut off."""
+PLACES: Final = 16
+"""Bytes of a file that are changed, one at a time."""
+NAME: Final = "checkpoint"
+
+
+@dataclass(frozen=True)
+class CheckpointSubject:
+    """An object, and how it is saved and loaded.
+
+    :param save: writes the object to a path
+    :param load: reads it; gets the path, and a fresh object that can be filled
+    :param make: makes a fresh object
+    :param change: changes an object, as training does
+    """
+
+    save: Callable[[Any, Path], object]
+    load: Callable[[Path, Any], Any]
+    make: Callable[[], Any]
+    change: Callable[[Any], object]
+
+    def changed(self) -> Any:
+        """An object that differs from a fresh one."""
+        made = self.make()
+        self.change(made)
+        return made
+
+
+CHECKPOINTS: Final = Kind[CheckpointSubject]("checkpoints", "check_checkpoint")
+
+
+def check_checkpoint(
+    save: Callable[[Any, Path], object],
+    load: Callable[[Path, Any], Any],
+    make: Callable[[], Any],
+    *,
+    change: Callable[[Any], object] = lambda _made: None,
+    name: str = "",
+    checks: Iterable[str] | None = None,
+    expected_failures: ExpectedFailures | None = None,
+    limit: float = 60.0,
+) -> list[CheckRecord]:
+    """Run the rules for saving and loading; nothing is raised for what the functions do.
+
+    :param save: writes an object to a path, which does not exist yet or is that of an older file
+    :param load: reads it; gets the path and a fresh object, and returns the object that goes on
+    :param make: makes a fresh object
+    :param change: changes an object in place, as training does; without it, a load that does nothing is not detected
+    :param name: by default that of ``save``
+    :param checks: names of rules; by default all
+    :param expected_failures: reasons, or `KnownFailure`, by name of the rule; a rule that passes in spite of it is
+        reported
+    :param limit: seconds that each process of a check may take
+    :raises UnknownRuleError: if there is no rule of a name
+    """
+    shown = name or getattr(save, "__name__", type(save).__name__)
+    subject = CheckpointSubject(save, load, make, change)
+    asked: Any = {"checks": checks, "limit": limit, "expected_failures": expected_failures}
+    return CHECKPOINTS.check(subject, shown, lambda: _saved_and_read(subject), **asked)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="rlverify-check-") as name:
+        yield Path(name)
+
+
+def _saved_and_read(subject: CheckpointSubject) -> Any:
+    with _folder() as folder:
+        subject.save(subject.changed(), folder / NAME)
+        return subject.load(folder / NAME, subject.make())
+
+
+def _digests(node: Any) -> dict[str, str]:
+    return {path: leaf.digest for path, leaf in walk(node).items()}
+
+
+def _compared(expected: dict[str, str], found: dict[str, str], what: str) -> CheckFinding:
+    differ = [path for path in {**expected, **found} if expected.get(path) != found.get(path)]
+    return failing(f"{len(differ)} of {len(expected)} values {what}", where=differ[0]) if differ else passing()
+
+
+def _files(folder: Path) -> list[Path]:
+    found = sorted(each for each in folder.rglob("*") if each.is_file())
+    if not found:
+        raise NotSupportedError("save() writes no file")
+    return found
+
+
+def _fresh(subject: CheckpointSubject) -> CheckpointSubject:
+    return replace(subject, load=lambda _path, fresh: fresh)
+
+
+def _also_changes(subject: CheckpointSubject) -> CheckpointSubject:
+    def save(made: Any, path: Path) -> None:
+        subject.save(made, path)
+        subject.change(made)
+
+    return replace(subject, save=save)
+
+
+def _lenient(subject: CheckpointSubject) -> CheckpointSubject:
+    """A file that cannot be read gives a fresh object."""
+
+    def load(path: Path, fresh: Any) -> Any:
+        found = attempt(lambda: subject.load(path, fresh))
+        return subject.make() if isinstance(found, Crash) else found
+
+    return replace(subject, load=load)
+
+
+def _deletes_first(subject: CheckpointSubject) -> CheckpointSubject:
+    def save(made: Any, path: Path) -> None:
+        for old in path.parent.glob(f"{path.name}*"):
+            if old.is_file():
+                old.unlink()
+        subject.save(made, path)
+
+    return replace(subject, save=save)
+
+
+def _calls(subject: CheckpointSubject) -> CheckpointSubject:
+    def save(made: Any, path: Path) -> None:
+        subject.save(made, path)
+        (path.parent / "rlverify.pkl").write_bytes(b"cbuiltins\nprint\n(tR.")
+
+    return replace(subject, save=save)
+
+
+@CHECKPOINTS.rule(
+    "high", "What is loaded equals what was saved.", faults=[GenericFault("return the fresh object in load()", _fresh)]
+)
+def checkpoint_restores_everything(subject: CheckpointSubject) -> CheckFinding:
+    """Every value that can be reached in the loaded object is that of the saved one.
+
+    A value that is missing in a checkpoint begins from scratch after every restart.
+    """
+    saved = subject.changed()
+    expected = _digests(saved)
+    with _folder() as folder:
+        subject.save(saved, folder / NAME)
+        seed_globals(OTHER_SEED)
+        return _compared(expected, _digests(subject.load(folder / NAME, subject.make())), "differ after the load")
+
+
+@CHECKPOINTS.rule("high", "Saving changes nothing.", faults=[GenericFault("change the object", _also_changes)])
+def saving_changes_nothing(subject: CheckpointSubject) -> CheckFinding:
+    """The object is the same after it was saved as before.
+
+    If not, a run with checkpoints differs from a run without.
+    """
+    saved = subject.changed()
+    before = _digests(saved)
+    with _folder() as folder:
+        subject.save(saved, folder / NAME)
+    return _compared(before, _digests(saved), "changed")
+
+
+@CHECKPOINTS.rule(
+    "high",
+    "A file that is cut off is refused.",
+    faults=[GenericFault("return a fresh object for files that cannot be read", _lenient)],
+)
+def truncated_file_is_refused(subject: CheckpointSubject) -> CheckFinding:
+    """A file of which the end is missing raises an error when it is loaded.
+
+    A process that dies while it writes leaves such a file. Training that goes on from it starts from scratch unseen.
+    """
+    return _refused(
+        subject, lambda content: [(f"{part:.0%} left", content[: int(len(content) * part)]) for part in CUTS]
+    )
+
+
+@CHECKPOINTS.rule(
+    "medium",
+    "A file with a changed byte is refused, or loads to the same object.",
+    faults=[GenericFault("return a fresh object for files that cannot be read", _lenient)],
+)
+def changed_byte_is_refused(subject: CheckpointSubject) -> CheckFinding:
+    """One changed bit, tried in bytes all over the file, raises an error at the load, or makes no difference.
+
+    Disks and copies lose bits. Without a checksum, a weight changes its exponent and nothing reports it.
+    """
+
+    def changed(content: bytes) -> list[tuple[str, bytes]]:
+        places = sorted({len(content) * number // PLACES for number in range(PLACES)}) if content else []
+        return [(f"byte {at}", content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]) for at in places]
+
+    return _refused(subject, changed)
+
+
+def _refused(subject: CheckpointSubject, broken: Callable[[bytes], list[tuple[str, bytes]]]) -> CheckFinding:
+    """Whether every broken form of every file raises or loads to the same object."""
+    saved = subject.changed()
+    expected = _digests(saved)
+    with _folder() as folder:
+        subject.save(saved, folder / NAME)
+        for file in _files(folder):
+            content = file.read_bytes()
+            for what, replaced in broken(content):
+                file.write_bytes(replaced)
+                found = attempt(lambda: _digests(subject.load(folder / NAME, subject.make())))
+                if not isinstance(found, Crash) and found != expected:
+                    return failing("load() returns another object without an error", where=f"{file.name}: {what}")
+            file.write_bytes(content)
+    return passing()
+
+
+@CHECKPOINTS.rule(
+    "high",
+    "A save that fails leaves the older file as it was.",
+    faults=[GenericFault("delete the older file first", _deletes_first)],
+)
+def failed_save_keeps_the_old_file(subject: CheckpointSubject) -> CheckFinding:
+    """If writing fails in the middle, as on a full disk, the checkpoint from before can still be loaded.
+
+    A save that writes over the only checkpoint loses the whole run. Write to another name, and rename it at the end.
+    """
+    saved = subject.changed()
+    with _folder() as folder:
+        subject.save(saved, folder / NAME)
+        expected = _digests(subject.load(folder / NAME, subject.make()))
+        largest = max(each.stat().st_size for each in _files(folder))
+        subject.change(saved)
+        with _files_of_at_most(largest // 2):
+            ended = attempt(lambda: subject.save(saved, folder / NAME))
+        if not isinstance(ended, Crash):
+            return failing("save() raises nothing where the disk is full", where=NAME)
+        found = attempt(lambda: _digests(subject.load(folder / NAME, subject.make())))
+    if isinstance(found, Crash):
+        return failing(f"the older file cannot be loaded: {found.line}", where=NAME)
+    return _compared(expected, found, "differ in the older file")
+
+
+@contextmanager
+def _files_of_at_most(size: int) -> Iterator[None]:
+    """Writing more than some bytes to a file fails in this process, as on a full disk."""
+    if sys.platform == "win32":
+        raise NotSupportedError("this system has no limit for the size of files")
+    resource = importlib.import_module("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, old)
+
+
+@CHECKPOINTS.rule(
+    "high",
+    "Reading the file imports nothing but what builds plain data and tensors.",
+    faults=[GenericFault("save a pickle that calls a function", _calls)],
+)
+def checkpoint_runs_nothing_when_read(subject: CheckpointSubject) -> CheckFinding:
+    """The pickles in the file name no function and no class except those that build arrays and containers.
+
+    Unpickling calls the functions that a file names. The names are read from its instructions; it is not loaded.
+    """
+    with _folder() as folder:
+        subject.save(subject.changed(), folder / NAME)
+        found = [each for file in _files(folder) for each in pickles_in(file)]
+    risky = [(each.place, name) for each in found for name in each.imported if not is_data(name)]
+    if not risky:
+        return passing()
+    names = list(dict.fromkeys(name for _, name in risky))
+    return failing(f"{len(names)} names are imported: {', '.join(names[:4])}", where=risky[0][0])

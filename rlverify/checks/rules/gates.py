@@ -1,0 +1,218 @@
+"""Gates: what has to hold before the other rules mean anything."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rlverify.checks.adapters import driving
+from rlverify.checks.adapters.adapter import NotSupportedError
+from rlverify.checks.engine import faults as faults
+from rlverify.checks.engine.faults import GenericFault
+from rlverify.checks.engine.records import CheckFinding
+from rlverify.checks.engine.rule import failing, passing, rule
+from rlverify.checks.engine.session import SubjectSession, Trained, first_difference
+from rlverify.checks.state.random_state import global_state, set_global_state
+from rlverify.checks.state.tree import walk
+from rlverify.records.attempts import Crash, attempt
+
+
+@rule(
+    "gates",
+    "high",
+    "Two runs from one factory give the same parameters.",
+    faults=[faults.UNREPEATABLE],
+)
+def deterministic(session: SubjectSession) -> CheckFinding:
+    """Two runs from the same factory train to the same bits.
+
+    Every other rule compares runs, so it means nothing without this one. Seed the model and its environment in the
+    factory. A model without a seed can still pass: the global generators are seeded before each call of the factory.
+    """
+    first, second = whole(session), trained_twice(session)
+    paths = {**first.state, **second.state}
+    session.volatile = frozenset(path for path in paths if first.state.get(path) != second.state.get(path))
+    if first.result == second.result:
+        return passing()
+    return failing(**apart(first, second))
+
+
+def observations(session: SubjectSession) -> list[GenericFault]:
+    """Faults of what the adapter can do to observe a model."""
+    planted = {"act": faults.ACTING_LEARNS, "save": faults.SAVING_LEARNS}
+    return [fault for method, fault in planted.items() if session.supports(method)]
+
+
+@rule(
+    "gates",
+    "high",
+    "Acting and saving change nothing that training uses.",
+    rests_on=["deterministic"],
+    faults=observations,
+)
+def observing_changes_nothing(session: SubjectSession) -> CheckFinding:
+    """Training is the same with a saved file and an action in the middle as without.
+
+    If looking at a model changes it, evaluations and checkpoints change the result of training.
+    """
+    steps, adapter = session.steps, session.adapter
+
+    def observed(folder: Path) -> Trained:
+        model = session.make()
+        trace = session.learn(model, steps)
+        unsupported = []
+        for observe in (lambda: adapter.act(model), lambda: adapter.save(model, folder)):
+            try:
+                observe()
+            except NotSupportedError as error:
+                unsupported.append(str(error))
+        if len(unsupported) == 2:
+            raise NotSupportedError("; ".join(unsupported))
+        trace += session.learn(model, session.steps_after)
+        return session.trained(model, trace)
+
+    with session.folder() as folder:
+        found = session.run(lambda: observed(Path(folder)))
+    expected = whole(session)
+    return passing() if found.result == expected.result else failing(**apart(expected, found))
+
+
+@rule(
+    "gates",
+    "medium",
+    "Two calls of learn() give the same parameters as one.",
+    rests_on=["deterministic"],
+    faults=[faults.FORGETS_BETWEEN_PIECES],
+)
+def pieces_equal_whole(session: SubjectSession) -> CheckFinding:
+    """Learning in two pieces equals learning at once.
+
+    If it does not, something starts from scratch in every call: an interrupted run then differs for this reason alone.
+    """
+    steps = session.steps
+
+    def at_once() -> Trained:
+        model = session.make()
+        return session.trained(model, session.learn(model, steps + session.steps_after))
+
+    expected, found = session.run(at_once), whole(session)
+    return passing() if found.result == expected.result else failing(**apart(expected, found))
+
+
+def whole(session: SubjectSession) -> Trained:
+    """A fresh model after two pieces of training, which is measured once for all adapters that train alike."""
+    adapter, spans = faults.that_trains(session.adapter), (session.steps, session.steps_after)
+    for own, own_spans, known in session.known.wholes:
+        if own is adapter and own_spans == spans:
+            return known
+    found = trained_twice(session)
+    session.known.wholes.append((adapter, spans, found))
+    return found
+
+
+def trained_twice(session: SubjectSession) -> Trained:
+    """A fresh model after two pieces of training."""
+    steps = session.steps
+
+    def action() -> Trained:
+        model = session.make()
+        trace = [*session.learn(model, steps), *session.learn(model, session.steps_after)]
+        return session.trained(model, trace)
+
+    return session.run(action)
+
+
+def apart(first: Trained, second: Trained) -> dict[str, str]:
+    """What two runs differ in, and where, as arguments of `failing`."""
+    everything = {**first.result, **second.result}
+    names = [name for name in everything if first.result.get(name) != second.result.get(name)]
+    step = first_difference(first.trace, second.trace)
+    seen = f"{len(names)} of {len(everything)} parameters and states of optimizers differ"
+    return {"seen": seen, "where": f"step {step}" if step is not None else names[0]}
+
+
+BEFORE: Final = 7
+"""Steps before the copy, so that it is made in the middle of an episode."""
+AFTER: Final = 40
+"""Steps after it, with a reset in the middle."""
+
+
+class _CopyOf(faults.Wrapped):
+    """Copies an environment in its own way."""
+
+    def environment(self, model: Any) -> Any:
+        env = self.inner.environment(model)
+        kind = type(env)
+        env.__class__ = type(kind.__name__, (kind,), {"__deepcopy__": lambda own, memo: self.copied(own, kind, memo)})
+        return env
+
+    def copied(self, env: Any, kind: type, memo: dict[int, Any]) -> Any:
+        env.__class__ = kind
+        return copy.deepcopy(env, memo)
+
+
+class _CopyIsReset(_CopyOf):
+    def copied(self, env: Any, kind: type, memo: dict[int, Any]) -> Any:
+        found = super().copied(env, kind, memo)
+        driving.reset(found)
+        return found
+
+
+class _CopyIsTheSame(_CopyOf):
+    def copied(self, env: Any, kind: type, memo: dict[int, Any]) -> Any:
+        super().copied(env, kind, memo)
+        return env
+
+
+@rule(
+    "gates",
+    "medium",
+    "A copy of the environment gives the same observations, rewards and ends for the same actions.",
+    faults=[
+        GenericFault("reset the copy of the environment", _CopyIsReset),
+        GenericFault("return the environment itself as its copy", _CopyIsTheSame),
+    ],
+)
+def environment_can_be_copied(session: SubjectSession) -> CheckFinding:
+    """`copy.deepcopy` of the environment, made in the middle of an episode, steps exactly as the original does.
+
+    Simulators that keep their state in compiled code often copy without an error and lose it. Whatever copies such an
+    environment, for evaluation or to resume, then goes on from another state.
+    """
+
+    def action() -> CheckFinding:
+        env = session.adapter.environment(session.make())
+        driving.require_this_process(env)
+        driving.reset(env)
+        chosen = driving.actions(env, BEFORE + AFTER)
+        for each in chosen[:BEFORE]:
+            driving.step(env, each)
+        copied = attempt(lambda: copy.deepcopy(env))
+        if isinstance(copied, Crash):
+            return failing(f"copy.deepcopy raises {copied.line}", where="copy.deepcopy")
+        generators = global_state()
+        expected = _steps(env, chosen[BEFORE:])
+        set_global_state(generators)
+        found = attempt(lambda: _steps(copied, chosen[BEFORE:]))
+        if isinstance(found, Crash):
+            return failing(f"the copy raises {found.line}", where="step of the copy")
+        number = first_difference(expected, found)
+        return passing() if number is None else failing("the copy goes on otherwise", where=f"step {number}")
+
+    return session.run(action)
+
+
+def _steps(env: Any, actions: Sequence[Any]) -> list[dict[str, str]]:
+    """Digests of what an environment returns for each action, with one reset in the middle."""
+    found = []
+    for number, action in enumerate(actions):
+        if number == len(actions) // 2:
+            found.append(_digests(driving.reset(env)))
+        found.append(_digests(driving.step(env, action)))
+    return found
+
+
+def _digests(returned: Any) -> dict[str, str]:
+    return {path: leaf.digest for path, leaf in walk(returned).items()}

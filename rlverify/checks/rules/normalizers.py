@@ -1,0 +1,153 @@
+"""Rules about running statistics: finite, saved, and copied with the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlverify.checks.adapters import driving
+from rlverify.checks.engine import faults as faults
+from rlverify.checks.engine.faults import GenericFault
+from rlverify.checks.engine.records import CheckFinding
+from rlverify.checks.engine.rule import failing, passing, rule
+from rlverify.checks.engine.session import SubjectSession
+from rlverify.checks.rules.training_settings import RESTORES_LAST_GROUP, judged, rates_used
+
+
+def _copied(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: np.array(value, dtype=np.float64) for name, value in state.items()}
+
+
+def _put(state: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Write values into the arrays of statistics; numbers without an array are left as they are."""
+    for name, array in state.items():
+        if isinstance(array, np.ndarray) and array.ndim:
+            array[...] = values[name]
+
+
+class _ForgetsNormalizer(faults.Wrapped):
+    def load(self, folder: Path, fresh: Any) -> Any:
+        initial = _copied(self.inner.normalizer_state(fresh))
+        model = self.inner.load(folder, fresh)
+        _put(self.inner.normalizer_state(model), initial)
+        return model
+
+
+class _InfiniteNormalizer(faults.Wrapped):
+    def learn(self, model: Any, steps: int) -> Sequence[Any]:
+        trace = self.inner.learn(model, steps)
+        state = self.inner.normalizer_state(model)
+        _put(state, dict.fromkeys(state, np.inf))
+        return trace
+
+
+class _LeavesNormalizerBehind(faults.Wrapped):
+    def set_parameters(self, model: Any, parameters: Any) -> None:
+        own = _copied(self.inner.normalizer_state(model))
+        self.inner.set_parameters(model, parameters)
+        _put(self.inner.normalizer_state(model), own)
+
+
+@rule(
+    "numerics",
+    "high",
+    "The statistics of the normaliser are finite after training, and the same after a load.",
+    rests_on=["deterministic"],
+    faults=[
+        GenericFault("leave the normaliser as it was in load()", _ForgetsNormalizer),
+        GenericFault("write infinity into the statistics", _InfiniteNormalizer),
+    ],
+)
+def normalizer_is_finite_and_saved(session: SubjectSession) -> CheckFinding:
+    """Running means and variances are finite, and a save and a load gives them back.
+
+    A policy acts on normalised observations. With other statistics, the same policy is another policy.
+    """
+    with session.folder() as name:
+        folder = Path(name)
+
+        def trained() -> dict[str, Any]:
+            model = session.make()
+            session.adapter.learn(model, session.adapter.steps(model))
+            session.adapter.save(model, folder)
+            return _copied(session.adapter.normalizer_state(model))
+
+        before = session.run(trained)
+        broken = [key for key, value in before.items() if not np.all(np.isfinite(value))]
+        if broken:
+            return failing(f"{len(broken)} of {len(before)} statistics are not finite", where=broken[0])
+        after = session.run(lambda: _copied(session.adapter.normalizer_state(session.loaded(folder))))
+    changed = [key for key in before if key not in after or not np.array_equal(before[key], after[key])]
+    if not changed:
+        return passing()
+    key = changed[0]
+    return failing(f"{key} is {_shown(after.get(key))} after the load, expected {_shown(before[key])}", where=key)
+
+
+def _shown(value: Any) -> str:
+    return "missing" if value is None else ", ".join(f"{each:.4g}" for each in np.ravel(value)[:3])
+
+
+@rule(
+    "populations",
+    "high",
+    "After set_parameters(get_parameters()), the receiver normalises an observation as the source does.",
+    faults=[GenericFault("leave the normaliser behind in set_parameters()", _LeavesNormalizerBehind)],
+)
+def statistics_follow_the_policy(session: SubjectSession) -> CheckFinding:
+    """A model that takes over a policy takes over the statistics that the policy was trained with.
+
+    Otherwise the policy gets observations in another scale after an exploit, and the copy acts differently from the
+    member that was selected for its return.
+    """
+
+    def action() -> CheckFinding:
+        source, receiver = session.make(), session.make()
+        inner = driving.innermost(session.adapter.environment(source))
+        drawn = driving.observations(driving.observation_space(inner), 1, 1, seed=0)
+        raw = {key: each[0, 0] for key, each in drawn.items()} if isinstance(drawn, dict) else drawn[0, 0]
+        session.adapter.normalized(source, raw)  # raises where there is no normaliser, before the training
+        session.adapter.learn(source, session.adapter.steps(source))
+        session.adapter.set_parameters(receiver, session.adapter.get_parameters(source))
+        expected, found = (_flat(session.adapter.normalized(each, raw)) for each in (source, receiver))
+        if np.array_equal(expected, found):
+            return passing()
+        return failing(
+            f"the observation is {_shown(found)}, expected {_shown(expected)}", where="normalised observation"
+        )
+
+    return session.run(action)
+
+
+def _flat(observation: Any) -> Any:
+    if isinstance(observation, dict):
+        return np.concatenate([np.ravel(observation[key]) for key in sorted(observation)])
+    return np.ravel(observation)
+
+
+@rule(
+    "populations",
+    "high",
+    "A learning rate that was set after set_parameters() is that of the next update.",
+    faults=[faults.KEEPS_LEARNING_RATE, RESTORES_LAST_GROUP],
+)
+def explored_values_train(session: SubjectSession) -> CheckFinding:
+    """A model that takes over another's parameters, and is then given a learning rate, trains with that rate.
+
+    Optimizers restore the learning rate of the source with their state. If that happens after the new value was set,
+    or again at the next update, the search over learning rates has no effect (ray-project/ray #62173).
+    """
+
+    def used(value: float) -> dict[str, list[float]]:
+        source, receiver = session.make(), session.make()
+        session.adapter.learn(source, session.adapter.steps(source))
+        session.adapter.set_parameters(receiver, session.adapter.get_parameters(source))
+        session.adapter.set_learning_rate(receiver, value)
+        found = rates_used(session.adapter.optimizers(receiver))
+        session.adapter.learn(receiver, session.adapter.steps(receiver))
+        return found
+
+    return session.run(lambda: judged(used))

@@ -1,0 +1,243 @@
+"""An optimizer of torch on a small problem, in a form that faults can wrap, and its generic faults."""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import torch
+
+from rlverify.checks.adapters.adapter import NotSupportedError
+from rlverify.checks.engine.faults import GenericFault
+from rlverify.checks.state.tree import walk
+from rlverify.records.attempts import Crash, attempt
+
+SHAPES: Final = ((4, 3), (5,))
+"""A matrix and a vector; only matrices for optimizers that refuse vectors."""
+MATRICES: Final = ((4, 3), (2, 5))
+
+Factory = Callable[[list[Any]], torch.optim.Optimizer]
+Gradient = Callable[[torch.Tensor, int], torch.Tensor | None]
+
+
+def pulled(parameter: torch.Tensor, step: int) -> torch.Tensor:
+    """The gradient of the problem: towards a point, with a part that changes from step to step."""
+    noise = torch.linspace(-1, 1, parameter.numel(), dtype=parameter.dtype).reshape(parameter.shape)
+    return (parameter.detach() - 0.5) + noise * ((step * 7) % 5 - 2) / 4
+
+
+@dataclass
+class OptimizerRun:
+    """Parameters and their optimizer, in the middle of a problem.
+
+    :param count: steps made so far
+    """
+
+    parameters: list[torch.nn.Parameter]
+    optimizer: torch.optim.Optimizer
+    count: int = 0
+
+    def digests(self) -> dict[str, str]:
+        """Digests of parameters, and of the optimizer's state."""
+        found = {f"parameters{path}": leaf.digest for path, leaf in walk(self.parameters).items()}
+        state = {path: leaf.digest for path, leaf in walk(self.optimizer).items()}
+        return found | {path: digest for path, digest in state.items() if path.startswith(("state[", "param_groups["))}
+
+
+class OptimizerSubject:
+    """What the rules do with an optimizer."""
+
+    def __init__(self, factory: Factory) -> None:
+        self.factory = factory
+
+    @cached_property
+    def shapes(self) -> Sequence[tuple[int, ...]]:
+        """Those of the parameters, as the optimizer takes them."""
+        refused = attempt(lambda: self._start(SHAPES, torch.float32))
+        return MATRICES if isinstance(refused, Crash) else SHAPES
+
+    @cached_property
+    def sparse(self) -> bool:
+        """Whether the optimizer takes sparse gradients only."""
+        running = self.start()
+        for parameter in running.parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        refused = attempt(lambda: running.optimizer.step(lambda: 0.0))
+        return isinstance(refused, Crash) and "sparse" in refused.line.lower()
+
+    def start(self, dtype: torch.dtype = torch.float32) -> OptimizerRun:
+        """New parameters, always the same, and a new optimizer of them."""
+        return self._start(self.shapes, dtype)
+
+    def _start(self, shapes: Sequence[tuple[int, ...]], dtype: torch.dtype) -> OptimizerRun:
+        parameters = []
+        for number, shape in enumerate(shapes):
+            drawn = torch.randn(shape, generator=torch.Generator().manual_seed(number))
+            parameters.append(torch.nn.Parameter(drawn.to(dtype)))
+        return OptimizerRun(parameters, self.factory(parameters))
+
+    def steps(self, running: OptimizerRun, count: int, gradient: Gradient = pulled) -> None:
+        """Make steps with gradients of a function of parameter and step."""
+        for _ in range(count):
+            self.step(running, gradient)
+            running.count += 1
+
+    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
+        """Make one step; with sparse gradients where the optimizer takes no dense ones."""
+
+        def closure() -> torch.Tensor:
+            total = torch.zeros(())
+            for parameter in running.parameters:
+                given = gradient(parameter, running.count)
+                given_or_sparse = given.to_sparse() if given is not None and self.sparse else given
+                parameter.grad = given_or_sparse
+                total = total + (0 if given is None else (given.detach().float() ** 2).sum())
+            return total
+
+        closure()
+        running.optimizer.step(closure)  # type: ignore[arg-type]
+
+    def saved(self, running: OptimizerRun) -> bytes:
+        """The state dictionary as `torch.save` writes it."""
+        file = io.BytesIO()
+        torch.save(running.optimizer.state_dict(), file)
+        return file.getvalue()
+
+    def load(self, running: OptimizerRun, state: dict[str, Any]) -> None:
+        """Give an optimizer a state dictionary."""
+        running.optimizer.load_state_dict(state)
+
+    def copied(self, running: OptimizerRun) -> OptimizerRun:
+        """A deep copy of parameters and optimizer."""
+        return copy.deepcopy(running)
+
+
+def set_options(running: OptimizerRun, **options: Any) -> None:
+    """Set options in all groups of an optimizer.
+
+    :raises NotSupportedError: if a group has no such option
+    """
+    for group in running.optimizer.param_groups:
+        for name, value in options.items():
+            if name not in group:
+                raise NotSupportedError(f"{type(running.optimizer).__name__} has no option {name}")
+            group[name] = value
+
+
+def broken_leaves(running: OptimizerRun) -> list[str]:
+    """Parameters and leaves of the state that hold NaN or infinity."""
+    tensors: dict[str, torch.Tensor] = {f"parameters[{number}]": each for number, each in enumerate(running.parameters)}
+    for number, parameter in enumerate(running.parameters):
+        for key, value in running.optimizer.state.get(parameter, {}).items():
+            if isinstance(value, torch.Tensor):
+                tensors[f"state[{number}][{key!r}]"] = value
+    return [name for name, each in tensors.items() if each.is_floating_point() and not torch.isfinite(each).all()]
+
+
+SIZE: Final = 1e-3
+
+
+class _ForgetsState(OptimizerSubject):
+    def load(self, running: OptimizerRun, state: dict[str, Any]) -> None:
+        """Load the options and no state; options too, where there is no state."""
+        running.optimizer.load_state_dict({**state, "state": {}})
+        if not state["state"]:
+            running.optimizer.param_groups[0]["lr"] *= 0.5
+
+
+class _ForgetsStateInCopies(OptimizerSubject):
+    def copied(self, running: OptimizerRun) -> OptimizerRun:
+        found = super().copied(running)
+        if not found.optimizer.state:
+            found.optimizer.param_groups[0]["lr"] *= 0.5
+        found.optimizer.state.clear()
+        return found
+
+
+class _Shares(OptimizerSubject):
+    def load(self, running: OptimizerRun, state: dict[str, Any]) -> None:
+        super().load(running, state)
+        for number, parameter in enumerate(running.parameters):
+            running.optimizer.state[parameter].update(state["state"].get(number, {}))
+
+
+class _Moves(OptimizerSubject):
+    """Every step moves every parameter by a constant, whatever the gradient."""
+
+    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
+        super().step(running, gradient)
+        for parameter in running.parameters:
+            parameter.data.add_(SIZE)
+
+
+class _OwnRate(OptimizerSubject):
+    """Steps with a learning rate of its own."""
+
+    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
+        for group in running.optimizer.param_groups:
+            group["lr"] = SIZE
+        super().step(running, gradient)
+
+
+class _SwallowsNan(OptimizerSubject):
+    """Writes gradients that are not finite into the parameters."""
+
+    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
+        given = [gradient(each, running.count) for each in running.parameters]
+        with suppress(RuntimeError, ValueError, ArithmeticError):
+            super().step(running, gradient)
+        for parameter, each in zip(running.parameters, given, strict=True):
+            if each is not None and not torch.isfinite(each).all():
+                parameter.data.add_(each)
+
+
+class _Overflows(OptimizerSubject):
+    """Adds the cube of the gradient."""
+
+    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
+        super().step(running, gradient)
+        for parameter in running.parameters:
+            given = gradient(parameter, running.count)
+            if given is not None:
+                parameter.data.add_(given**3)
+
+
+class _DividesByGradient(OptimizerSubject):
+    """Adds nothing, divided by the size of the gradient plus a number that half precision rounds to zero."""
+
+    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
+        super().step(running, gradient)
+        for parameter in running.parameters:
+            given = gradient(parameter, running.count)
+            if given is not None:
+                parameter.data.add_(given * 0 / (given.abs() + 1e-45))
+
+
+class _OtherKernel(OptimizerSubject):
+    """The implementation for many tensors at once moves parameters further."""
+
+    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
+        super().step(running, gradient)
+        if running.optimizer.param_groups[0].get("foreach"):
+            for parameter in running.parameters:
+                parameter.data.mul_(1 + SIZE)
+
+
+def _planted(text: str, kind: type[OptimizerSubject]) -> GenericFault:
+    return GenericFault(text, lambda subject: kind(subject.factory))
+
+
+FORGETS_STATE: Final = _planted("forget the state in load_state_dict()", _ForgetsState)
+FORGETS_STATE_IN_COPIES: Final = _planted("forget the state in a copy", _ForgetsStateInCopies)
+SHARES: Final = _planted("keep the tensors of the dictionary in load_state_dict()", _Shares)
+MOVES: Final = _planted("move every parameter at every step", _Moves)
+OWN_RATE: Final = _planted("step with another learning rate", _OwnRate)
+SWALLOWS_NAN: Final = _planted("add gradients that are not finite to the parameters", _SwallowsNan)
+OVERFLOWS: Final = _planted("add the cube of the gradient", _Overflows)
+DIVIDES_BY_GRADIENT: Final = _planted("divide by the gradient", _DividesByGradient)
+OTHER_KERNEL: Final = _planted("scale the parameters in the implementation for many tensors", _OtherKernel)

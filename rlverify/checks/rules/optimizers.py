@@ -1,0 +1,286 @@
+"""Rules for optimizers with the interface of `torch.optim`, and the function that runs them."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+import torch
+
+from rlverify.checks.adapters.adapter import NotSupportedError
+from rlverify.checks.engine.kinds import Kind
+from rlverify.checks.engine.records import CheckFinding, CheckRecord, ExpectedFailures
+from rlverify.checks.engine.rule import failing, passing
+from rlverify.checks.rules import optimizer_faults as planted
+from rlverify.checks.rules.optimizer_faults import OptimizerRun, OptimizerSubject, broken_leaves, pulled, set_options
+from rlverify.checks.state.tree import walk
+from rlverify.records.attempts import Crash, attempt
+
+OPTIMIZERS: Final = Kind[OptimizerSubject]("optimizers", "check_optimizer")
+STEPS: Final = 5
+HUGE: Final = 1e25
+"""A gradient whose square is infinite in single precision, while it is finite itself."""
+TOLERANCE: Final = 1e-5
+"""Between two implementations of one formula in single precision, relative and absolute."""
+DECAYS: Final = ("weight_decay", "lambd")
+"""Options that pull parameters towards 0 whatever the gradient."""
+HALVES: Final = (torch.bfloat16, torch.float16)
+
+
+def check_optimizer(
+    factory: Callable[[list[Any]], torch.optim.Optimizer],
+    *,
+    name: str = "",
+    checks: Iterable[str] | None = None,
+    expected_failures: ExpectedFailures | None = None,
+    limit: float = 60.0,
+) -> list[CheckRecord]:
+    """Run the rules for optimizers; nothing is raised for what the optimizer does.
+
+    :param factory: makes an optimizer of a list of parameters, such as ``torch.optim.Adam``
+    :param name: by default that of the factory
+    :param checks: names of rules; by default all
+    :param expected_failures: reasons, or `KnownFailure`, by name of the rule; a rule that passes in spite of it is
+        reported
+    :param limit: seconds that each process of a check may take
+    :raises UnknownRuleError: if there is no rule of a name
+    """
+    shown = name or getattr(factory, "__name__", type(factory).__name__)
+    subject = OptimizerSubject(factory)
+    asked: Any = {"checks": checks, "limit": limit, "expected_failures": expected_failures}
+    return OPTIMIZERS.check(subject, shown, lambda: subject.steps(subject.start(), 1), **asked)
+
+
+def _apart(expected: dict[str, str], found: dict[str, str], what: str) -> CheckFinding:
+    """Passing if two sets of digests are equal."""
+    differ = [key for key in {**expected, **found} if expected.get(key) != found.get(key)]
+    return failing(f"{len(differ)} tensors and options differ {what}", where=differ[0]) if differ else passing()
+
+
+@OPTIMIZERS.rule("high", "A saved and loaded state continues exactly.", faults=[planted.FORGETS_STATE])
+def state_dict_continues(subject: OptimizerSubject) -> CheckFinding:
+    """Training goes on to the same bits with a new optimizer that loaded the state from a file.
+
+    What is not in the state dictionary is lost at every restart. The file is read by `torch.load(weights_only=True)`.
+    """
+    running = subject.start()
+    subject.steps(running, STEPS)
+    resumed = subject.start()
+    for own, parameter in zip(resumed.parameters, running.parameters, strict=True):
+        own.data.copy_(parameter.data)
+    read = attempt(lambda: torch.load(io.BytesIO(subject.saved(running)), weights_only=True))
+    if isinstance(read, Crash):
+        return failing(f"the saved state cannot be read: {read.line}", where="torch.load(weights_only=True)")
+    subject.load(resumed, read)
+    resumed.count = running.count
+    for each in (running, resumed):
+        subject.steps(each, STEPS)
+    return _apart(running.digests(), resumed.digests(), f"{STEPS} steps after the load")
+
+
+@OPTIMIZERS.rule("medium", "A deep copy continues exactly.", faults=[planted.FORGETS_STATE_IN_COPIES])
+def deepcopy_continues(subject: OptimizerSubject) -> CheckFinding:
+    """A deep copy of parameters and optimizer makes the same steps as the original, and leaves the original alone.
+
+    Populations and evaluations copy models with their optimizers. State in closures or hooks is not copied.
+    """
+    running = subject.start()
+    subject.steps(running, STEPS)
+    copied = attempt(lambda: subject.copied(running))
+    if isinstance(copied, Crash):
+        return failing(f"copy.deepcopy raises {copied.line}", where="copy.deepcopy")
+    before = running.digests()
+    ended = attempt(lambda: subject.steps(copied, STEPS))
+    if isinstance(ended, Crash):
+        return failing(f"step() of the copy raises {ended.line}", where="step() of the copy")
+    if running.digests() != before:
+        return _apart(before, running.digests(), "in the original after the copy made steps")
+    subject.steps(running, STEPS)
+    return _apart(running.digests(), copied.digests(), f"{STEPS} steps after the copy")
+
+
+@OPTIMIZERS.rule("high", "After load_state_dict(), two optimizers share no tensor.", faults=[planted.SHARES])
+def load_state_dict_copies(subject: OptimizerSubject) -> CheckFinding:
+    """An optimizer that loaded the state of another one can make steps without a change of the other.
+
+    If tensors are shared, the members of a population change each other's momentum (pytorch/pytorch #196083).
+    """
+    source, receiver = subject.start(), subject.start()
+    subject.steps(source, STEPS)
+    if not walk(source.optimizer.state_dict()["state"]):
+        raise NotSupportedError("the optimizer has no state")
+    subject.load(receiver, source.optimizer.state_dict())
+    before = source.digests()
+    subject.steps(receiver, STEPS)
+    return _apart(before, source.digests(), "in the source after the receiver made steps")
+
+
+@OPTIMIZERS.rule("medium", "Gradients of zero move no parameter without weight decay.", faults=[planted.MOVES])
+def zero_gradients_move_nothing(subject: OptimizerSubject) -> CheckFinding:
+    """From a fresh state and without weight decay, gradients of zero leave every parameter as it is, and finite.
+
+    A step along a gradient of zero is a step along rounding errors, or a decay that was not asked for.
+    """
+    running = subject.start()
+    for group in running.optimizer.param_groups:
+        group.update({name: 0.0 for name in DECAYS if name in group})
+    before = walk(running.parameters)
+    subject.steps(running, STEPS, lambda parameter, _step: torch.zeros_like(parameter))
+    return _moved(before, walk(running.parameters))
+
+
+@OPTIMIZERS.rule("high", "With a learning rate of 0, no parameter moves.", faults=[planted.OWN_RATE])
+def learning_rate_zero_freezes(subject: OptimizerSubject) -> CheckFinding:
+    """A learning rate of 0 in every group, set after some steps, leaves every parameter as it is.
+
+    Schedules end at 0, and warm-ups begin there; a parameter that moves then is moved by something else.
+    """
+    running = subject.start()
+    subject.steps(running, 2)
+    rate = running.optimizer.param_groups[0].get("lr")
+    set_options(running, lr=torch.zeros_like(rate) if isinstance(rate, torch.Tensor) else 0.0)
+    before = walk(running.parameters)
+    subject.steps(running, STEPS)
+    return _moved(before, walk(running.parameters))
+
+
+def _moved(before: dict[str, Any], after: dict[str, Any]) -> CheckFinding:
+    moved = [path for path in before if before[path] != after[path]]
+    if not moved:
+        return passing()
+    path = moved[0]
+    seen = f"{len(moved)} of {len(before)} parameters moved: {before[path].text} became {after[path].text}"
+    return failing(seen, where=f"parameters{path}")
+
+
+@OPTIMIZERS.rule("medium", "A parameter without a gradient is skipped.", faults=[planted.MOVES])
+def missing_gradients_are_skipped(subject: OptimizerSubject) -> CheckFinding:
+    """A parameter whose gradient is None stays as it is, and the others make their steps.
+
+    Heads that a batch does not use have no gradient.
+    """
+    running = subject.start()
+    before = walk(running.parameters)
+    last = running.parameters[-1]
+    ended = attempt(lambda: subject.steps(running, 3, lambda each, step: None if each is last else pulled(each, step)))
+    if isinstance(ended, Crash):
+        return failing(f"step() raises {ended.line}")
+    after, path = walk(running.parameters), f"[{len(running.parameters) - 1}]"
+    if before["[0]"] == after["[0]"]:
+        return failing("the parameter with a gradient did not move", where="parameters[0]")
+    return _moved({path: before[path]}, after)
+
+
+@OPTIMIZERS.rule(
+    "low", "Gradients of NaN or infinity are reported or skipped; they do not stay.", faults=[planted.SWALLOWS_NAN]
+)
+def non_finite_gradients_do_not_stay(subject: OptimizerSubject) -> CheckFinding:
+    """One gradient with a NaN, or an infinity, raises an error, or is gone after the steps that follow it.
+
+    Otherwise one overflow destroys parameters or moments for good. Most optimizers leave this to gradient clipping or
+    to `GradScaler`, so the severity is low; the record says what this one does.
+    """
+    outcomes = {value: _outcome(subject, value) for value in (math.nan, math.inf)}
+    text = "; ".join(f"{value}: {reaction}" for value, (reaction, _) in outcomes.items())
+    broken = [where for _, where in outcomes.values() if where]
+    return failing(text, where=broken[0]) if broken else replace(passing(), seen=text)
+
+
+def _outcome(subject: OptimizerSubject, value: float) -> tuple[str, str]:
+    """What one gradient with a value leads to, and what is broken afterwards; empty if nothing is."""
+
+    def spoilt(parameter: torch.Tensor, step: int) -> torch.Tensor:
+        gradient = pulled(parameter, step)
+        gradient.view(-1)[0] = value
+        return gradient
+
+    running = subject.start()
+    subject.steps(running, 2)
+    ended = attempt(lambda: subject.steps(running, 1, spoilt))
+    if isinstance(ended, Crash) and not broken_leaves(running):
+        return "reported", ""
+    attempt(lambda: subject.steps(running, STEPS))
+    broken = broken_leaves(running)
+    if not broken:
+        return "skipped", ""
+    parameters = sum(name.startswith("parameters") for name in broken)
+    return f"silent, {parameters} parameters and {len(broken) - parameters} tensors of the state stay broken", broken[0]
+
+
+@OPTIMIZERS.rule(
+    "low",
+    f"Gradients of {HUGE:g} leave parameters and state finite.",
+    faults=[planted.OVERFLOWS],
+)
+def huge_gradients_stay_finite(subject: OptimizerSubject) -> CheckFinding:
+    """A finite gradient whose square overflows leaves parameters and state finite.
+
+    A second moment of infinity never comes back: from then on, the parameter makes steps of size 0 without an error.
+    """
+    running = subject.start()
+    subject.steps(running, 2)
+    ended = attempt(lambda: subject.steps(running, 1, lambda each, step: pulled(each, step).sign() * HUGE))
+    if isinstance(ended, Crash):
+        return replace(passing(), seen=f"reported: {ended.line}")
+    broken = broken_leaves(running)
+    if not broken:
+        return passing()
+    before = walk(running.parameters)
+    attempt(lambda: subject.steps(running, STEPS))
+    still = before == walk(running.parameters)
+    after = "; no parameter moves in the steps after it" if still else ""
+    return failing(f"{len(broken)} parameters and tensors of the state are not finite{after}", where=broken[0])
+
+
+@OPTIMIZERS.rule("low", "In half precision, parameters and state stay finite.", faults=[planted.DIVIDES_BY_GRADIENT])
+def half_precision_stays_finite(subject: OptimizerSubject) -> CheckFinding:
+    """Parameters of bfloat16 and float16 keep their type and stay finite, with gradients some of which are 0.
+
+    A small constant that guards a division is 0 in float16 if it is below 6e-8, and 0 / 0 is NaN.
+    """
+
+    def with_zeros(parameter: torch.Tensor, step: int) -> torch.Tensor:
+        gradient = pulled(parameter, step)
+        gradient.view(-1)[::2] = 0
+        return gradient
+
+    for dtype in HALVES:
+        running = subject.start(dtype)
+        ended = attempt(lambda running=running: subject.steps(running, STEPS, with_zeros))  # type: ignore[misc]
+        if isinstance(ended, Crash):
+            return failing(f"step() raises {ended.line}", where=str(dtype))
+        broken = broken_leaves(running)
+        if broken:
+            return failing(
+                f"{len(broken)} parameters and tensors of the state are not finite", where=f"{dtype}: {broken[0]}"
+            )
+        if any(each.dtype != dtype for each in running.parameters):
+            return failing("the type of the parameters changed", where=str(dtype))
+    return passing()
+
+
+@OPTIMIZERS.rule(
+    "medium",
+    f"The implementations for many tensors and for one give the same parameters, within {TOLERANCE:g}.",
+    faults=[planted.OTHER_KERNEL],
+)
+def foreach_equals_loop(subject: OptimizerSubject) -> CheckFinding:
+    """With ``foreach=True`` and ``foreach=False``, the parameters are the same up to rounding.
+
+    The default depends on the device. If the two differ, a test on a CPU says nothing about training on a GPU.
+    """
+    ends: list[OptimizerRun] = []
+    for chosen in (True, False):
+        running = subject.start()
+        set_options(running, foreach=chosen)
+        subject.steps(running, 4 * STEPS)
+        ends.append(running)
+    pairs = zip(ends[0].parameters, ends[1].parameters, strict=True)
+    for number, (one, other) in enumerate(pairs):
+        if not torch.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE):
+            largest = float((one - other).abs().max().detach())
+            return failing(f"the parameters differ by up to {largest:.3g}", where=f"parameters[{number}]")
+    return passing()

@@ -1,0 +1,143 @@
+"""Rules about recurrent networks, and about the probabilities that a rollout stores."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from rlverify.checks.adapters import driving
+from rlverify.checks.engine import faults as faults
+from rlverify.checks.engine.faults import GenericFault
+from rlverify.checks.engine.records import CheckFinding
+from rlverify.checks.engine.rule import failing, inconclusive, passing, rule
+from rlverify.checks.engine.session import SubjectSession
+from rlverify.checks.state.trained import named_parameters
+
+STEPS: Final = 6
+ENVS: Final = 3
+START: Final = 3
+"""The step at which a second episode starts."""
+TOLERANCE: Final = 1e-4
+"""Between two log probabilities of one sample in single precision, computed in batches of different sizes."""
+
+
+class _NeverForgets(faults.Wrapped):
+    def recurrent_outputs(self, model: Any, observations: Any, episode_starts: Any) -> Any:
+        return self.inner.recurrent_outputs(model, observations, np.zeros_like(episode_starts))
+
+
+class _Mixes(faults.Wrapped):
+    def recurrent_outputs(self, model: Any, observations: Any, episode_starts: Any) -> Any:
+        found = self.inner.recurrent_outputs(model, observations, episode_starts)
+        return found + 1e-3 * found.mean(axis=1, keepdims=True)
+
+
+class _ChangesBeforeEvaluating(faults.Wrapped):
+    def log_probs(self, model: Any) -> tuple[Any, Any]:
+        for parameter in named_parameters(list(self.inner.modules(model))).values():
+            parameter.data.add_(0.05).mul_(1.05)
+        return self.inner.log_probs(model)
+
+
+@rule(
+    "recurrence",
+    "critical",
+    "The outputs after the start of an episode do not depend on what came before it.",
+    faults=[GenericFault("do not reset the state at the start of an episode", _NeverForgets)],
+)
+def episode_start_forgets(session: SubjectSession) -> CheckFinding:
+    """Two sequences that differ only before the start of an episode give the same outputs from that start on.
+
+    A state that survives the end of an episode lets the policy see what it cannot see when it is evaluated.
+    """
+
+    def action() -> CheckFinding:
+        model = session.make()
+        first, second = (_observations(session, model, seed) for seed in (0, 1))
+        second = _changed(first, second, lambda own, other: own.__setitem__(slice(START), other[:START]))
+        starts = np.zeros((STEPS, ENVS), dtype=bool)
+        starts[0] = starts[START] = True
+        one, other = (session.adapter.recurrent_outputs(model, each, starts) for each in (first, second))
+        if np.array_equal(one[:START], other[:START]):
+            return inconclusive("the outputs do not depend on the observations")
+        return _equal(one[START:], other[START:], "step")
+
+    return session.run(action)
+
+
+@rule(
+    "recurrence",
+    "critical",
+    "The outputs for one environment do not depend on the observations of another.",
+    faults=[GenericFault("add a part of the mean over environments to the outputs", _Mixes)],
+)
+def environments_do_not_leak(session: SubjectSession) -> CheckFinding:
+    """Changing the observations of one environment changes the outputs of that environment only.
+
+    A state that is reshaped or indexed in the wrong order mixes environments without an error: shapes still fit.
+    """
+
+    def action() -> CheckFinding:
+        model = session.make()
+        first, second = (_observations(session, model, seed) for seed in (0, 1))
+        second = _changed(first, second, lambda own, other: own.__setitem__((slice(None), 0), other[:, 0]))
+        starts = np.zeros((STEPS, ENVS), dtype=bool)
+        starts[0] = True
+        one, other = (session.adapter.recurrent_outputs(model, each, starts) for each in (first, second))
+        if np.array_equal(one[:, 0], other[:, 0]):
+            return inconclusive("the outputs do not depend on the observations")
+        return _equal(np.swapaxes(one[:, 1:], 0, 1), np.swapaxes(other[:, 1:], 0, 1), "environment")
+
+    return session.run(action)
+
+
+def _observations(session: SubjectSession, model: Any, seed: int) -> Any:
+    space = driving.observation_space(session.adapter.environment(model))
+    return driving.observations(space, STEPS, ENVS, seed)
+
+
+def _changed(own: Any, other: Any, change: Any) -> Any:
+    """A copy of observations in which a part is that of others."""
+    if isinstance(own, dict):
+        return {key: _changed(own[key], other[key], change) for key in own}
+    found = own.copy()
+    change(found, other)
+    return found
+
+
+def _equal(one: Any, other: Any, name: str) -> CheckFinding:
+    """Whether two arrays are the same, bit by bit; else where along the first dimension they begin to differ."""
+    differ = [number for number in range(len(one)) if not np.array_equal(one[number], other[number])]
+    if not differ:
+        return passing()
+    largest = float(np.max(np.abs(one - other)))
+    offset = START if name == "step" else 1
+    return failing(f"the outputs differ by up to {largest:.2g}, expected 0", where=f"{name} {differ[0] + offset}")
+
+
+@rule(
+    "recurrence",
+    "high",
+    f"Before the first update, the log probabilities of stored actions are the stored ones, within {TOLERANCE:g}.",
+    faults=[GenericFault("change the parameters between rollout and evaluation", _ChangesBeforeEvaluating)],
+)
+def ratio_is_one_on_a_fresh_rollout(session: SubjectSession) -> CheckFinding:
+    """An unchanged policy gives its stored actions the probabilities that were stored with them.
+
+    The ratio of new and old probability must begin at one. It does not if states, masks, noise or normalisation differ
+    between rollout and training, or if dropout is on: clipping then acts on an error rather than on a change.
+    """
+
+    def action() -> CheckFinding:
+        model = session.make()
+        session.adapter.rollout(model)
+        stored, evaluated = (np.asarray(each, dtype=np.float64) for each in session.adapter.log_probs(model))
+        apart = np.abs(stored - evaluated)
+        if np.all(apart <= TOLERANCE):  # false for NaN
+            return passing()
+        worst = int(np.argmax(np.nan_to_num(apart, nan=np.inf)))
+        seen = f"{int(np.sum(~(apart <= TOLERANCE)))} of {len(apart)} log probabilities differ"
+        return failing(f"{seen}, by up to {apart[worst]:.3g}", where=f"sample {worst}")
+
+    return session.run(action)

@@ -1,0 +1,193 @@
+"""Rules about settings: what is declared is what trains, and what does not exist is refused."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from rlverify.checks.adapters.adapter import UNKNOWN, NotSupportedError
+from rlverify.checks.engine import faults as faults
+from rlverify.checks.engine.faults import GenericFault
+from rlverify.checks.engine.records import CheckFinding
+from rlverify.checks.engine.rule import failing, inconclusive, passing, rule
+from rlverify.checks.engine.session import SubjectSession
+from rlverify.checks.state.tree import walk
+from rlverify.records.attempts import Crash, attempt
+
+DECLARED: Final = 1.25e-4
+"""A learning rate that is nowhere a default."""
+
+
+class RestoresLastGroup(faults.Wrapped):
+    """Before each step, the last group of each optimizer has the learning rate of a fresh model again."""
+
+    def set_learning_rate(self, model: Any, value: float) -> None:
+        for optimizer in self.inner.optimizers(model):
+            old = optimizer.param_groups[-1]["lr"]
+            optimizer.register_step_pre_hook(lambda own, _args, _kwargs, old=old: own.param_groups[-1].update(lr=old))
+        self.inner.set_learning_rate(model, value)
+
+
+RESTORES_LAST_GROUP: Final = GenericFault("give one group its old learning rate before each step", RestoresLastGroup)
+
+
+@rule(
+    "settings",
+    "high",
+    "The learning rate that was set is that of every optimizer at the next update.",
+    faults=[faults.KEEPS_LEARNING_RATE, RESTORES_LAST_GROUP],
+)
+def learning_rate_takes_effect(session: SubjectSession) -> CheckFinding:
+    """After the learning rate is set, every group of every optimizer that steps has it at the next update.
+
+    A value that is stored and not used is the most common silent bug of settings: the log shows the new value while
+    training continues with the old one. A schedule or a factor of its own may change the rate of a group, as long as
+    one update has the value itself, and half the value gives half of every rate.
+    """
+    steps = session.steps
+
+    def used(value: float) -> dict[str, list[float]]:
+        model = session.make()
+        session.adapter.set_learning_rate(model, value)
+        found = rates_used(session.adapter.optimizers(model))
+        session.adapter.learn(model, steps)
+        return found
+
+    return session.run(lambda: judged(used))
+
+
+def judged(used: Callable[[float], dict[str, list[float]]]) -> CheckFinding:
+    """The finding for the learning rates that are used after a value was set.
+
+    :param used: from the value to the rates of each group, one for each step
+    """
+    found = used(DECLARED)
+    if not found:
+        return inconclusive("no optimizer of torch made a step")
+    wrong = wrong_rates(found, DECLARED)
+    half = used(DECLARED / 2) if wrong and is_used(found, DECLARED) else {}
+    for place, rate in wrong.items():
+        if not follows(found[place], half.get(place, [])):
+            return failing(f"the learning rate is {rate:g} at the update, expected {DECLARED:g}", where=place)
+    return passing()
+
+
+class _IgnoresUnknown(faults.Wrapped):
+    """Drops arguments that it does not know."""
+
+    def with_settings(self, model: Any, **settings: Any) -> Any:
+        return self.inner.with_settings(model, **{key: each for key, each in settings.items() if key != UNKNOWN})
+
+
+@rule(
+    "settings",
+    "medium",
+    "A setting with an unknown name is refused.",
+    faults=[GenericFault("drop unknown arguments of the constructor", _IgnoresUnknown)],
+)
+def unknown_settings_are_refused(session: SubjectSession) -> CheckFinding:
+    """An argument that does not exist raises an error: of the class, and inside of arguments that are dictionaries.
+
+    If a misspelt name is accepted, the default is used, and the experiment measures something else.
+    """
+
+    def action() -> CheckFinding:
+        model = session.make()
+        unchanged = attempt(lambda: _made(session, model, {}))
+        if isinstance(unchanged, Crash):
+            if isinstance(unchanged.error, NotSupportedError):
+                raise unchanged.error
+            return inconclusive(f"the model cannot be made again: {unchanged.line}")
+        places = session.adapter.unknown_settings(model)
+        accepted = [
+            place
+            for place, settings in places.items()
+            if not isinstance(attempt(lambda settings=settings: _made(session, model, settings)), Crash)  # type: ignore[misc]
+        ]
+        if not accepted:
+            return passing()
+        return failing(f"accepted without an error: {', '.join(accepted)}", where=accepted[0])
+
+    return session.run(action)
+
+
+class _ChangesArguments(faults.Wrapped):
+    """Adds an entry to the first dictionary that it gets."""
+
+    def with_settings(self, model: Any, **settings: Any) -> Any:
+        made = self.inner.with_settings(model, **settings)
+        for value in settings.values():
+            if isinstance(value, dict):
+                value[UNKNOWN] = 1
+        return made
+
+
+@rule(
+    "settings",
+    "medium",
+    "The constructor leaves the arguments that it gets as they are.",
+    faults=[GenericFault("add an entry to a dictionary of the caller", _ChangesArguments)],
+)
+def arguments_are_left_alone(session: SubjectSession) -> CheckFinding:
+    """A dictionary or list that was passed to the constructor is the same afterwards.
+
+    Callers pass one dictionary to several models. If the first model writes its own defaults into it, the second is
+    made with settings that the caller did not choose.
+    """
+
+    def action() -> CheckFinding:
+        model = session.make()
+        given = session.adapter.mutable_settings(model)
+        before = walk(given)
+        _made(session, model, given)
+        after = walk(given)
+        changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
+        if not changed:
+            return passing()
+        path = changed[0]
+        seen = f"{path} is {after[path].text if path in after else 'missing'} after the call, expected "
+        return failing(seen + (before[path].text if path in before else "no such entry"), where=path)
+
+    return session.run(action)
+
+
+def _made(session: SubjectSession, model: Any, settings: Any) -> None:
+    """Make a model; a warning does not refuse a setting."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session.adapter.with_settings(model, **settings)
+
+
+def rates_used(optimizers: Sequence[Any]) -> dict[str, list[float]]:
+    """A dictionary that fills while the optimizers step: their learning rates by group, one for each step."""
+    used: dict[str, list[float]] = {}
+    for number, optimizer in enumerate(optimizers):
+
+        def note(stepping: Any, _args: Any, _kwargs: Any, number: int = number) -> None:
+            for index, group in enumerate(stepping.param_groups):
+                used.setdefault(f"optimizers[{number}].param_groups[{index}]", []).append(float(group["lr"]))
+
+        optimizer.register_step_pre_hook(note)
+    return used
+
+
+def wrong_rates(used: dict[str, list[float]], expected: float) -> dict[str, float]:
+    """The groups that stepped with another learning rate, and the first such rate of each."""
+    wrong = {place: [rate for rate in rates if not _is_close(rate, expected)] for place, rates in used.items()}
+    return {place: rates[0] for place, rates in wrong.items() if rates}
+
+
+def is_used(used: dict[str, list[float]], expected: float) -> bool:
+    """Whether any step of any group has a learning rate."""
+    return any(_is_close(rate, expected) for rates in used.values() for rate in rates)
+
+
+def follows(rates: Sequence[float], half: Sequence[float]) -> bool:
+    """Whether each rate that was used for a value is twice the one that was used for half of the value, and not 0."""
+    pairs = zip(rates, half, strict=False)
+    return len(rates) == len(half) and all(rate > 0 and _is_close(2 * other, rate) for rate, other in pairs)
+
+
+def _is_close(rate: float, expected: float) -> bool:
+    return abs(rate - expected) <= 1e-12 + 1e-6 * abs(expected)
