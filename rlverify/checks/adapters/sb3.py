@@ -19,9 +19,6 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 
-from rlverify.checks.adapters import sb3 as sb3_normalizer
-from rlverify.checks.adapters import sb3 as sb3_rollout
-from rlverify.checks.adapters import sb3 as sb3_settings
 from rlverify.checks.adapters.adapter import STEPS, UNKNOWN, Adapter, NotSupportedError
 
 TARGETS: Final = ("q_net_target", "quantile_net_target", "critic_target", "actor_target")
@@ -114,12 +111,12 @@ class SB3Adapter(Adapter):
 
     def with_settings(self, model: BaseAlgorithm, **settings: Any) -> BaseAlgorithm:
         """The class of the model, called with the model's own settings but these."""
-        made: BaseAlgorithm = type(model)(**{**sb3_settings.arguments(model), **settings})
+        made: BaseAlgorithm = type(model)(**{**arguments(model), **settings})
         return made
 
     def unknown_settings(self, model: BaseAlgorithm) -> Mapping[str, Mapping[str, Any]]:
         """An unknown argument of the class, of the policy, of the optimizer, and of the network architecture."""
-        return {**super().unknown_settings(model), **sb3_settings.unknown_settings(model)}
+        return {**super().unknown_settings(model), **unknown_settings(model)}
 
     def mutable_settings(self, model: BaseAlgorithm) -> Mapping[str, Any]:  # noqa: ARG002
         """New and empty ``policy_kwargs``."""
@@ -127,32 +124,32 @@ class SB3Adapter(Adapter):
 
     def one_sample_settings(self, model: BaseAlgorithm) -> Mapping[str, Any]:
         """A ``batch_size`` that leaves a remainder of one sample, or is one."""
-        return sb3_settings.one_sample_settings(model)
+        return one_sample_settings(model)
 
     def recurrent_outputs(self, model: BaseAlgorithm, observations: Any, episode_starts: Any) -> Any:
         """Values, deterministic actions and their log probabilities of a recurrent policy."""
-        return sb3_rollout.recurrent_outputs(model, observations, episode_starts)
+        return recurrent_outputs(model, observations, episode_starts)
 
     def rollout(self, model: BaseAlgorithm) -> None:
         """Call ``learn()`` for one rollout, without its ``train()``."""
-        with sb3_rollout.without_training(model):
+        with without_training(model):
             self.learn(model, self.steps(model))
 
     def log_probs(self, model: BaseAlgorithm) -> tuple[Any, Any]:
         """The buffer's log probabilities, and those of ``evaluate_actions()``."""
-        return sb3_rollout.log_probs(model)
+        return log_probs(model)
 
     def advantages(self, model: BaseAlgorithm) -> tuple[Any, Any, Any]:
         """Arrays of the rollout buffer."""
-        return sb3_rollout.advantages(model)
+        return advantages(model)
 
     def normalizer_state(self, model: BaseAlgorithm) -> Mapping[str, Any]:
         """The running means and variances of VecNormalize."""
-        return sb3_normalizer.statistics(model)
+        return statistics(model)
 
     def normalized(self, model: BaseAlgorithm, observation: Any) -> Any:
         """``normalize_obs()`` of VecNormalize."""
-        return sb3_normalizer.normalizer_of(model).normalize_obs(observation)
+        return normalizer_of(model).normalize_obs(observation)
 
 
 class _Trace(BaseCallback):
