@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,77 +34,16 @@ class Wrapped(Adapter):
     def __init__(self, inner: Adapter) -> None:
         self.inner = inner
 
-    def learn(self, model: Any, steps: int) -> Sequence[Any]:
-        return self.inner.learn(model, steps)
 
-    def save(self, model: Any, folder: Path) -> None:
-        self.inner.save(model, folder)
+def _passed_on(name: str) -> Callable[..., Any]:
+    def method(self: Wrapped, *arguments: Any, **named: Any) -> Any:
+        return getattr(self.inner, name)(*arguments, **named)
 
-    def load(self, folder: Path, fresh: Any) -> Any:
-        return self.inner.load(folder, fresh)
+    return method
 
-    def get_parameters(self, model: Any) -> Any:
-        return self.inner.get_parameters(model)
 
-    def set_parameters(self, model: Any, parameters: Any) -> None:
-        self.inner.set_parameters(model, parameters)
-
-    def act(self, model: Any) -> Any:
-        return self.inner.act(model)
-
-    def set_learning_rate(self, model: Any, value: float) -> None:
-        self.inner.set_learning_rate(model, value)
-
-    def modules(self, model: Any) -> Sequence[Any]:
-        return self.inner.modules(model)
-
-    def target_modules(self, model: Any) -> Sequence[Any]:
-        return self.inner.target_modules(model)
-
-    def optimizers(self, model: Any) -> Sequence[Any]:
-        return self.inner.optimizers(model)
-
-    def steps(self, model: Any) -> int:
-        return self.inner.steps(model)
-
-    def steps_after(self, model: Any) -> int:
-        return self.inner.steps_after(model)
-
-    def environment(self, model: Any) -> Any:
-        return self.inner.environment(model)
-
-    def with_settings(self, model: Any, **settings: Any) -> Any:
-        return self.inner.with_settings(model, **settings)
-
-    def unknown_settings(self, model: Any) -> Mapping[str, Mapping[str, Any]]:
-        return self.inner.unknown_settings(model)
-
-    def mutable_settings(self, model: Any) -> Mapping[str, Any]:
-        return self.inner.mutable_settings(model)
-
-    def one_sample_settings(self, model: Any) -> Mapping[str, Any]:
-        return self.inner.one_sample_settings(model)
-
-    def recurrent_outputs(self, model: Any, observations: Any, episode_starts: Any) -> Any:
-        return self.inner.recurrent_outputs(model, observations, episode_starts)
-
-    def rollout(self, model: Any) -> None:
-        self.inner.rollout(model)
-
-    def log_probs(self, model: Any) -> tuple[Any, Any]:
-        return self.inner.log_probs(model)
-
-    def advantages(self, model: Any) -> tuple[Any, Any, Any]:
-        return self.inner.advantages(model)
-
-    def callbacks(self, model: Any) -> Sequence[Any]:
-        return self.inner.callbacks(model)
-
-    def normalizer_state(self, model: Any) -> Mapping[str, Any]:
-        return self.inner.normalizer_state(model)
-
-    def normalized(self, model: Any, observation: Any) -> Any:
-        return self.inner.normalized(model, observation)
+for _name in [each for each in vars(Adapter) if not each.startswith("_")]:
+    setattr(Wrapped, _name, _passed_on(_name))
 
 
 def that_trains(adapter: Adapter) -> Adapter:
