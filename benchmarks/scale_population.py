@@ -18,7 +18,7 @@ from stable_baselines3.common.env_util import make_vec_env
 
 from rlcore import DistributionalPPO, HyperparamConfig, PBTConfig, PBTScheduler, PopulationMember
 from rlcore.pbt import files
-from rlcore.pbt.files import LineageEvent, LineageFile, SavedMember, SavedPopulation
+from rlcore.pbt.files import LineageEvent, SavedPopulation, append_lineage
 
 SIZES: Final = (10, 100, 1_000, 10_000)
 ROUNDS: Final = 3
@@ -98,6 +98,10 @@ class Trainee:
     exploits: int = 0
     vgs_transfers: int = 0
 
+    def saved(self) -> dict[str, Any]:
+        """What the state has of it."""
+        return {"file": self.file, "exploits": self.exploits, "vgs_transfers": self.vgs_transfers}
+
 
 class SimulatedPopulation:
     """Does what :class:`rlcore.Population` does between trainings, and measures each part.
@@ -113,7 +117,7 @@ class SimulatedPopulation:
         self.config = config_of(size, folder)
         self.scheduler = PBTScheduler(self.config)
         self.trainees = [Trainee(member) for member in self.scheduler.initialize_population()]
-        self.lineage = LineageFile(folder / files.LINEAGE_FILE)
+        self.lineage_size = 0
         self.scores = np.random.default_rng(0)
         self.state_bytes: list[int] = []
 
@@ -145,11 +149,11 @@ class SimulatedPopulation:
         with self.costs.measured("state"):
             state = SavedPopulation(
                 seed=0,
-                config=files.described(self.config),
+                config=self.config.model_dump(mode="json", exclude={"checkpoint_dir", "seed"}),
                 explored_step=explored_step,
-                lineage_size=self.lineage.size,
+                lineage_size=self.lineage_size,
                 scheduler=self.scheduler.state_dict(),
-                members=[SavedMember.model_validate(each, from_attributes=True) for each in self.trainees],
+                members=[each.saved() for each in self.trainees],
             )
         with self.costs.measured("write"):
             files.write_state(state, self.folder)
@@ -174,10 +178,11 @@ class SimulatedPopulation:
         scheduler, before = self.scheduler, self.scheduler.generator.bit_generator.state
         for method in METHODS:
             scheduler.config = self.config.model_copy(update={"exploit_method": method})
-            with self.costs.measured(f"decision, {method}", times=self.size), scheduler.ranked_once():
+            with self.costs.measured(f"decision, {method}", times=self.size):
+                ranked = scheduler.ranked()
                 for trainee in self.trainees:
                     if scheduler.is_ready():
-                        scheduler.choose_source(trainee.member)
+                        scheduler.choose_source(trainee.member, ranked)
             some = self._some(SAMPLE["decisions"])
             with self.costs.measured(f"decision that ranks, {method}", times=len(some)):
                 for trainee in some:
@@ -188,20 +193,17 @@ class SimulatedPopulation:
     def exploit(self, step: int) -> None:
         """Let every member copy and explore, and add the events to the lineage."""
         events = []
-        with self.scheduler.ranked_once():
-            for trainee in self.trainees:
-                member, before = trainee.member, dict(trainee.member.hyperparams)
-                with self.costs.measured("exploit"):
-                    parameters, hyperparams, kind = self.scheduler.exploit_and_explore(member)
-                if parameters is not None:
-                    trainee.exploits += 1
-                    who = member.copied_from, step, kind
-                    score = member.performance
-                    events.append(
-                        LineageEvent("exploit", member.member_id, step, score, dict(hyperparams), before, *who)
-                    )
+        ranked = self.scheduler.ranked()
+        for trainee in self.trainees:
+            member, before = trainee.member, dict(trainee.member.hyperparams)
+            with self.costs.measured("exploit"):
+                parameters, hyperparams, kind = self.scheduler.exploit_and_explore(member, ranked)
+            if parameters is not None:
+                trainee.exploits += 1
+                who, score = (member.copied_from, step, kind), member.performance
+                events.append(LineageEvent("exploit", member.member_id, step, score, dict(hyperparams), before, *who))
         with self.costs.measured("lineage"):
-            self.lineage.append(events)
+            self.lineage_size = append_lineage(self.folder / files.LINEAGE_FILE, self.lineage_size, events)
 
     def _some(self, number: int) -> list[Trainee]:
         """So many of the members, evenly spaced; all of a small population."""

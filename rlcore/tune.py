@@ -13,20 +13,19 @@ import logging
 import math
 import zlib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.storage import write_atomic
-from rlcore.errors import NonFiniteError, SettingError
+from rlcore.errors import SettingError
 from rlcore.pbt.exploit import OptimizerStrategy, apply_exploit, mean_episode_return
 from rlcore.pbt.population import member_seed
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.live import set_hyperparameters
 from rlcore.ppo.saving import continued
-from rlcore.ppo.settings import LIVE, SHOWN, PPOSettings, find_optimizer, optimizer_options, whole_number
+from rlcore.ppo.settings import LIVE, SHOWN, PPOSettings, find_optimizer, optimizer_options
 from rlcore.state.model_file import read_model_file
 from rlcore.state.position import WINDOWS
 
@@ -46,22 +45,8 @@ COMPARED: Final = (LIVE & set(PPOSettings.model_fields)) - SHOWN
 Config: TypeAlias = dict[str, Any]
 MakeTrialModel: TypeAlias = Callable[[Config, int], DistributionalPPO]
 """Builds a model, with environments of its own, from a trial's config and a seed."""
-Mode: TypeAlias = Literal["max", "min"]
 
 _logger = logging.getLogger("rlcore.tune")
-
-
-@dataclass(frozen=True)
-class TrainingPlan:
-    """The parameters of :func:`trainable`."""
-
-    make_model: MakeTrialModel
-    total_timesteps: int
-    updates_per_step: int
-    performance: Callable[[DistributionalPPO], float]
-    mode: Mode
-    optimizer_exploit_strategy: OptimizerStrategy
-    seed: int
 
 
 class DistributionalPPOTrainable(Trainable):
@@ -69,29 +54,24 @@ class DistributionalPPOTrainable(Trainable):
 
     The model that ``make_model`` builds from the present config rules: whatever a checkpoint is loaded for, the
     settings of the file are not taken over.
+
+    :ivar model: what trains now; another object after a load
     """
 
-    plan: ClassVar[TrainingPlan]
-
+    plan: Mapping[str, Any]
+    """The parameters of :func:`trainable`, and ``worst``, the score of a trial that has diverged."""
     model: DistributionalPPO
-    """What trains now; another object after a load."""
     _training: TurnwiseTraining | None = None
 
     def setup(self, config: Config) -> None:
-        """Build the model of a new trial.
-
-        :raises SettingError: if a hyperparameter in the config cannot be used, or was not
-        """
+        """Build the model of a new trial; raise SettingError if a hyperparameter cannot be used, or was not."""
         self._present = config
         # The end of an id counts the trials of an experiment; the rest differs in each experiment.
         number = zlib.crc32(self.trial_id.rpartition("_")[2].encode())
-        self._build(member_seed(self.plan.seed, number))
+        self._build(member_seed(self.plan["seed"], number))
 
     def reset_config(self, new_config: Config) -> bool:
-        """Build the model of the trial that takes over this actor; nothing of the last trial stays.
-
-        :raises SettingError: as :meth:`setup`
-        """
+        """Build the model of the trial that takes over this actor; nothing of the last trial stays."""
         self.cleanup()
         self.setup(new_config)
         return True
@@ -102,36 +82,28 @@ class DistributionalPPOTrainable(Trainable):
         :return: ``score``; ``timesteps_total``, environment steps; ``diverged``; ``effective``, see
             :func:`effective_hyperparameters`; and ``done``, after ``total_timesteps``
         """
-        plan, score = self.plan, math.nan
-        diverged = False
+        plan = self.plan
         with self._generators.in_place():
-            try:
-                self._entered().advance(plan.updates_per_step, {})
-            except NonFiniteError as error:
-                diverged = True
-                _logger.warning("trial %s has diverged and ranks last: %s", self.trial_id, error)
-            else:
-                score = float(plan.performance(self.model))
-        if math.isnan(score):
-            score = -math.inf if plan.mode == "max" else math.inf
+            score, diverged = self._entered().turn(plan["updates_per_step"], {}, plan["performance"])
+        if diverged is not None:
+            _logger.warning("trial %s has diverged and ranks last: %s", self.trial_id, diverged)
+        # Rollouts that were lost count, so that such a trial has an end.
+        model, tried = self.model, (self.iteration + 1) * plan["updates_per_step"]
+        steps = max(model.num_timesteps, tried * model.n_steps * model.n_envs)
         return {
-            "score": score,
-            "timesteps_total": self.model.num_timesteps,
-            "diverged": diverged,
-            "effective": effective_hyperparameters(self.model, self._present),
-            "done": self._is_done(),
+            "score": plan["worst"] if math.isnan(score) else score,
+            "timesteps_total": model.num_timesteps,
+            "diverged": diverged is not None,
+            "effective": effective_hyperparameters(model, self._present),
+            "done": steps >= plan["total_timesteps"],
         }
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Write the whole model, and the trial that it belongs to.
-
-        :raises CheckpointError: if a file cannot be written
-        """
+        """Write the whole model, and the trial that it belongs to."""
         folder = Path(checkpoint_dir)
         with self._generators.in_place():
             self.model.save(folder / MODEL_FILE)
-        saved = {"trial_id": self.trial_id, "seed": self._seed}
-        write_atomic(folder / TRIAL_FILE, json.dumps(saved).encode())
+        write_atomic(folder / TRIAL_FILE, json.dumps({"trial_id": self.trial_id, "seed": self._seed}).encode())
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Go on from a checkpoint, under the present config.
@@ -141,21 +113,33 @@ class DistributionalPPOTrainable(Trainable):
         reset, with a seed that no trial has used.
 
         :param checkpoint: the folder that :meth:`save_checkpoint` wrote
-        :raises CheckpointError: if a file cannot be read
+        :raises CheckpointError: if the model's file cannot be read
         :raises SettingError: if the trial's own checkpoint has a setting that cannot change, such as ``n_steps``
         :raises StateError: if what the other trial has learnt does not fit this model
         """
-        path, trial = Path(checkpoint) / MODEL_FILE, Path(checkpoint) / TRIAL_FILE
-        saved = json.loads(trial.read_bytes())
-        content = read_model_file(path)
+        path = Path(checkpoint) / MODEL_FILE
+        saved, content = json.loads((Path(checkpoint) / TRIAL_FILE).read_bytes()), read_model_file(path)
+        is_own, state = saved["trial_id"] == self.trial_id, content["state"]
+        progress = state.get("progress_state") or {}
+        seed = saved["seed"] if is_own else member_seed(self._seed, int(progress.get("num_timesteps", 0)))
         self._training = None  # it trains the model of before
-        if saved["trial_id"] == self.trial_id:
-            self._rebuild(saved["seed"])
-            self._continue(path, content)
-        else:
-            progress = content["state"].get("progress_state") or {}
-            self._rebuild(member_seed(self._seed, int(progress.get("num_timesteps", 0))))
-            self._take_over(content)
+        if seed != self._seed:
+            self.cleanup()
+            self._build(seed)
+        # What was adapted, such as the coefficient of the penalty, starts again where its setting was explored; so the
+        # model has the settings of the file until they change.
+        before, asked = _differing(content["settings"], self.model)
+        with self._generators.in_place():
+            set_hyperparameters(self.model, before)
+            if is_own:
+                self.model = continued(path, self.model)
+                set_hyperparameters(self.model, asked)
+                return
+            if progress:
+                restored = {**progress, **dict.fromkeys(WINDOWS)}
+                self.model._training_state().parts["progress_state"].restore(restored)
+            strategy = self.plan["optimizer_exploit_strategy"]
+            apply_exploit(self.model, state, asked, optimizer_exploit_strategy=strategy)
 
     def cleanup(self) -> None:
         """Close the environments."""
@@ -165,50 +149,25 @@ class DistributionalPPOTrainable(Trainable):
 
     def _build(self, seed: int) -> None:
         """Make the model under the present config, and apply its settings."""
-        self._seed, self._generators = seed, OwnGenerators(seed)
-        self._training = None
+        self._seed, self._generators, self._training = seed, OwnGenerators(seed), None
+        config = self._present
         with self._generators.in_place():
-            self.model = self.plan.make_model(dict(self._present), seed)
-            _require_built_with(self._present, self.model)
-            set_hyperparameters(self.model, _settings_in(self._present, self.model))
-
-    def _rebuild(self, seed: int) -> None:
-        if seed != self._seed:
-            self.cleanup()
-            self._build(seed)
+            model = self.model = self.plan["make_model"](dict(config), seed)
+            for name in sorted(OF_MAKE_MODEL & config.keys()):
+                if getattr(model, name) != config[name]:
+                    built = f"make_model built a model with {getattr(model, name)!r}, which cannot change later"
+                    words = (
+                        f"{name}={config[name]!r} is in the config, and {built}; let make_model read config[{name!r}]"
+                    )
+                    raise SettingError(name, words)
+            known = {*LIVE, *optimizer_options(find_optimizer(model.optimizer_class))} - {"seed"}
+            set_hyperparameters(model, {name: value for name, value in config.items() if name in known})
 
     def _entered(self) -> TurnwiseTraining:
         """The training of the model; entering resets environments, which must come after what a load restores."""
         if self._training is None:
-            self._training = TurnwiseTraining(self.model, self.plan.total_timesteps, self.trial_name)
+            self._training = TurnwiseTraining(self.model, self.plan["total_timesteps"], self.trial_name)
         return self._training
-
-    def _continue(self, path: Path, content: Mapping[str, Any]) -> None:
-        before, asked = _differing(content["settings"], self.model)
-        with self._generators.in_place():
-            set_hyperparameters(self.model, before)
-            self.model = continued(path, self.model)
-            set_hyperparameters(self.model, asked)
-
-    def _take_over(self, content: Mapping[str, Any]) -> None:
-        # What the other trial has adapted, such as the coefficient of the penalty, starts again where its setting was
-        # explored; so the model has the settings of the file until they change.
-        before, asked = _differing(content["settings"], self.model)
-        state = content["state"]
-        with self._generators.in_place():
-            set_hyperparameters(self.model, before)
-            if state.get("progress_state") is not None:
-                progress = {**state["progress_state"], **dict.fromkeys(WINDOWS)}
-                self.model._training_state().parts["progress_state"].restore(progress)
-            strategy = self.plan.optimizer_exploit_strategy
-            apply_exploit(self.model, state, asked, optimizer_exploit_strategy=strategy)
-
-    def _is_done(self) -> bool:
-        """Return whether the trial has trained to the end; rollouts that were lost count, so that it has one."""
-        model, plan = self.model, self.plan
-        ended: int = self.iteration
-        tried = (ended + 1) * plan.updates_per_step * model.n_steps * model.n_envs
-        return max(model.num_timesteps, tried) >= plan.total_timesteps
 
 
 def trainable(
@@ -217,7 +176,7 @@ def trainable(
     total_timesteps: int,
     updates_per_step: int = 1,
     performance: Callable[[DistributionalPPO], float] = mean_episode_return,
-    mode: Mode = "max",
+    mode: Literal["max", "min"] = "max",
     optimizer_exploit_strategy: OptimizerStrategy = "reset",
     seed: int = 0,
 ) -> type[DistributionalPPOTrainable]:
@@ -228,8 +187,7 @@ def trainable(
     ``make_model`` to read; a setting that it ignores (``n_steps``) raises an error.
 
     Ray's PBT ranks no trial whose score is NaN: such a trial neither copies nor is copied, and so never recovers. So a
-    trial that has diverged, and one whose performance is NaN because no episode has ended, scores infinitely bad, which
-    ranks last.
+    trial that has diverged, and one whose performance is NaN because no episode has ended, scores infinitely bad.
 
     :param make_model: builds a model and its environments from a trial's config and a seed. Ray sends it to other
         processes
@@ -240,22 +198,16 @@ def trainable(
     :param optimizer_exploit_strategy: whether a trial that copies another starts a fresh optimizer (``"reset"``) or
         copies the moments (``"copy"``)
     :param seed: from which the seeds of the trials are derived
-    :raises SettingError: if one of these cannot be used
     """
-    strategies = get_args(OptimizerStrategy)
-    known = {"mode": (mode, get_args(Mode)), "optimizer_exploit_strategy": (optimizer_exploit_strategy, strategies)}
-    for name, (value, choices) in known.items():
-        if value not in choices:
-            raise SettingError(name, f"{name}={value!r} cannot be used; give one of {', '.join(choices)}")
-    plan = TrainingPlan(
-        make_model,
-        whole_number("total_timesteps", total_timesteps),
-        whole_number("updates_per_step", updates_per_step),
-        performance,
-        mode,
-        optimizer_exploit_strategy,
-        whole_number("seed", seed),
-    )
+    plan = {
+        "make_model": make_model,
+        "total_timesteps": total_timesteps,
+        "updates_per_step": updates_per_step,
+        "performance": performance,
+        "worst": {"max": -math.inf, "min": math.inf}[mode],
+        "optimizer_exploit_strategy": optimizer_exploit_strategy,
+        "seed": seed,
+    }
     return type(DistributionalPPOTrainable.__name__, (DistributionalPPOTrainable,), {"plan": plan})
 
 
@@ -272,30 +224,8 @@ def effective_hyperparameters(model: DistributionalPPO, names: Collection[str] =
     for name in PPOSettings.model_fields.keys() & set(names):
         value = getattr(model, name)
         found[name] = value(remaining) if callable(value) else value
-    return found | {
-        "learning_rate": group["lr"],
-        "clip_range": model.clip_range(remaining),
-        "ent_coef": model.entropy_schedule.coefficient(remaining),
-    }
-
-
-def _settings_in(config: Mapping[str, Any], model: DistributionalPPO) -> Config:
-    """Return the entries of a config that a live model can change, or that are options of its optimizer."""
-    known = {*LIVE, *optimizer_options(find_optimizer(model.optimizer_class))} - {"seed"}
-    return {name: value for name, value in config.items() if name in known}
-
-
-def _require_built_with(config: Mapping[str, Any], model: DistributionalPPO) -> None:
-    """
-    :raises SettingError: if the config has a setting that ``make_model`` has ignored, so that exploring it does nothing
-    """
-    for name in sorted(OF_MAKE_MODEL & config.keys()):
-        if getattr(model, name) != config[name]:
-            raise SettingError(
-                name,
-                f"{name}={config[name]!r} is in the config, and make_model built a model with "
-                f"{getattr(model, name)!r}, which cannot change later; let make_model read config[{name!r}]",
-            )
+    coefficient = model.entropy_schedule.coefficient(remaining)
+    return found | {"learning_rate": group["lr"], "clip_range": model.clip_range(remaining), "ent_coef": coefficient}
 
 
 def _differing(saved: Mapping[str, Any], model: DistributionalPPO) -> tuple[Config, Config]:
@@ -303,9 +233,6 @@ def _differing(saved: Mapping[str, Any], model: DistributionalPPO) -> tuple[Conf
 
     :raises CheckpointError: if such a setting of the file is one that no file holds
     """
-    names = [
-        name
-        for name in sorted(COMPARED & saved.keys())
-        if not codec.same(saved[name], codec.encode(getattr(model, name), name))
-    ]
+    names = sorted(COMPARED & saved.keys())
+    names = [name for name in names if not codec.same(saved[name], codec.encode(getattr(model, name), name))]
     return {name: codec.decode(saved[name], name, {}) for name in names}, {name: getattr(model, name) for name in names}

@@ -6,7 +6,7 @@ import logging
 import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,21 +15,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rlcore.errors import CheckpointError, SettingError
-from rlcore.pbt import files, hyperparams
+from rlcore.pbt import files
 from rlcore.pbt.exploit import mean_episode_return
-from rlcore.pbt.files import LineageEvent, LineageFile, SavedMember, SavedPopulation
-from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig
-from rlcore.pbt.scheduler import PBTScheduler, agreed_seed
-from rlcore.pbt.selection import PopulationMember
-from rlcore.pbt.turns import (
-    LiveMember,
-    MakeModel,
-    MemberTask,
-    Performance,
-    Recipe,
-    TurnResult,
-    work_from_file,
-)
+from rlcore.pbt.files import LineageEvent, SavedPopulation
+from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, check_explorable, check_warm_up
+from rlcore.pbt.scheduler import PBTScheduler, PopulationMember
+from rlcore.pbt.turns import LiveMember, MakeModel, MemberTask, Performance, Recipe, TurnResult, work_from_file
 from rlcore.pbt.workers import Executor, InlineExecutor
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.live import plan_change
@@ -73,24 +64,27 @@ class PopulationResult:
 Progress: TypeAlias = Callable[[MemberStatus], None]
 
 
+@dataclass
 class _Trainee:
     """A member, with what the scheduler does not know of it.
 
-    :ivar live: its model if it trains in this process
+    :ivar file: its model, by name
     :ivar target: the model file that its work writes; it counts as soon as it is ``file``
     """
 
-    def __init__(self, member: PopulationMember, seed: int, saved: SavedMember) -> None:
-        self.member = member
-        self.seed = seed
-        self.live: LiveMember | None = None
-        self.target: str | None = None
-        self.file, self.exploits, self.vgs_transfers = saved.file, saved.exploits, saved.vgs_transfers
+    member: PopulationMember
+    seed: int
+    file: str | None = None
+    exploits: int = 0
+    vgs_transfers: int = 0
+    target: str | None = None
 
     def status(self, copied_from: int | None = None) -> MemberStatus:
-        member, exploits = self.member, self.exploits
-        hyperparams = dict(member.hyperparams)
-        return MemberStatus(member.member_id, member.step, member.performance, hyperparams, exploits, copied_from)
+        member, hyperparams = self.member, dict(self.member.hyperparams)
+        return MemberStatus(member.member_id, member.step, member.performance, hyperparams, self.exploits, copied_from)
+
+    def saved(self) -> dict[str, Any]:
+        return {"file": self.file, "exploits": self.exploits, "vgs_transfers": self.vgs_transfers}
 
 
 class Population:
@@ -99,17 +93,15 @@ class Population:
     Every member makes ``perturbation_interval`` updates a turn; when all have, the scheduler decides who copies whom.
     A member's environments and generators are its own, so that it trains as it would alone. After every turn ``folder``
     holds models, scheduler and lineage as one whole: a population that is made on the same folder goes on exactly where
-    the last one was interrupted, also by a kill or an exception. If a member's checkpoint is missing or damaged, nobody
-    copies it, and one ResumeWarning names the file.
+    the last one was interrupted, also by a kill.
 
     A member's score counts the episodes that ended since it last copied another, among the last
     ``stats_window_size``; before one has ended it is NaN, which ranks last. So does a member whose observations,
     returns or gradients are no longer finite: it makes no more updates in that turn, and goes on if it copies another.
 
-    With ``ProcessExecutor`` the members train at the same time in worker processes. Decisions, scores, weights and
-    files are then the same, but for the seconds that Monitor notes of an episode. Every turn goes on from the member's
-    last file, so environments that cannot be restored (see :class:`rlcore.envs.ResumableEnv`) are reset before it.
-    ``make_model`` and ``performance`` are pickled by cloudpickle.
+    With ``ProcessExecutor`` decisions, scores, weights and files are the same, but for the seconds that Monitor notes
+    of an episode. Every turn goes on from the member's last file, so environments that cannot be restored (see
+    :class:`rlcore.envs.ResumableEnv`) are reset before it. cloudpickle pickles ``make_model`` and ``performance``.
 
     :param make_model: called once a member, and with workers once a turn
     :param config: its ``hyperparams`` are settings that :func:`set_hyperparameters` can change; its steps are updates
@@ -135,44 +127,38 @@ class Population:
     ) -> None:
         self.folder = Path(folder)
         self._executor = InlineExecutor() if executor is None else executor
-        if performance is None and config.metric_name != PBTConfig.model_fields["metric_name"].default:
-            words = f"metric_name={config.metric_name!r} only names what performance measures; give performance=... too"
-            raise SettingError("PBTConfig['metric_name']", words)
         self._recipe = Recipe(make_model, performance or mean_episode_return, config.optimizer_exploit_strategy)
-        self._stamp = files.stamp_of(self.folder)
-        state = files.read_state(self.folder)
-        agreed = agreed_seed(config, seed, None if state is None else state.seed)
-        self.seed = secrets.randbits(32) if agreed is None else agreed
+        state = self._state = files.read_state(self.folder)
+        asked = config.seed if seed is None else whole_number("seed", seed)
+        self.seed = (secrets.randbits(32) if state is None else state.seed) if asked is None else asked
         own = {} if "checkpoint_dir" in config.model_fields_set else {"checkpoint_dir": self.folder / "checkpoints"}
         self.config = config.model_copy(update={"seed": self.seed, **own})
         self.scheduler = PBTScheduler(self.config)
-        self._lineage = LineageFile(self.folder / files.LINEAGE_FILE)
-        self._explored_step = 0
+        self._explored_step = self._lineage_size = 0
         if state is None:
             self.scheduler.initialize_population(initial_hyperparams)
         else:
-            files.require_same_config(self.config, state, self.folder)
+            self._require_same_config(state)
             self.scheduler.load_state_dict(state.scheduler)
-            self._explored_step, self._lineage.size = state.explored_step, state.lineage_size
-        saved = [SavedMember()] * self.config.population_size if state is None else state.members
+            self._explored_step, self._lineage_size = state.explored_step, state.lineage_size
+        saved = [{}] * self.config.population_size if state is None else state.members
         self._trainees = [
-            _Trainee(member, member_seed(self.seed, member.member_id), of_file)
+            _Trainee(member, member_seed(self.seed, member.member_id), **of_file)
             for member, of_file in zip(self.scheduler.population, saved, strict=True)
         ]
-        self._work: Callable[[MemberTask], TurnResult] = self._work_live
+        self._live: list[LiveMember] = []
+        self._work: Callable[[MemberTask], TurnResult] = partial(work_from_file, self._recipe)
         if self._executor.in_process:
-            for trainee in self._trainees:
-                trainee.live = self._built(trainee)
-                self._check(trainee.live.model)
-        else:
-            self._work = partial(work_from_file, self._recipe.pickled())
-            with closing(self._built(self._trainees[0])) as first:
-                self._check(first.model)
+            self._live = [self._built(trainee) for trainee in self._trainees]
+            self._work = lambda task: self._live[task.member_id].work(task)
+        with nullcontext(self._live[0]) if self._live else closing(self._built(self._trainees[0])) as first:
+            check_explorable(self.config.hyperparams, partial(plan_change, first.model))
+            check_warm_up(self.config, first.model, first.model.n_envs)
 
     @property
     def models(self) -> list[DistributionalPPO]:
         """The members' models, in the order of the members; with workers, built again from the members' files."""
-        return [(trainee.live or self._built(trainee)).model for trainee in self._trainees]
+        return [live.model for live in self._live or map(self._built, self._trainees)]
 
     def statuses(self) -> list[MemberStatus]:
         """Return the progress of the members, in their order."""
@@ -186,19 +172,18 @@ class Population:
 
         :param progress: called after every turn and every exploit, once it is on disk; turns in the order of their end
         :raises SettingError: if ``updates_per_member`` is no whole number of at least 0
-        :raises CheckpointError: if something cannot be written, the folder is as after the last turn; or if another
-            process trains in it, or has since this population was made
-        :raises WorkerError: if the workers that train a member die again and again; the folder is as after the last
-            turn
+        :raises CheckpointError: if another process trains in the folder or has since this population was made, or a
+            model cannot be written; the folder is as after the last turn
+        :raises WorkerError: if the workers that train a member die again and again; the folder is as above
         """
         total, tell = whole_number("updates_per_member", updates_per_member), progress or (lambda _: None)
-        files.make_folder(self.folder / files.MEMBERS)
+        self._model_file("").mkdir(parents=True, exist_ok=True)
         with self._executor, files.locked(self.folder):
-            if files.stamp_of(self.folder) != self._stamp:
-                raise CheckpointError(
-                    self.folder, "was changed by another process since this population was made; make it again"
-                )
-            self._begin(total)
+            if repr(files.read_state(self.folder)) != repr(self._state):
+                raise CheckpointError(self.folder, "was changed since this population was made; make it again")
+            if self._lineage_size == 0:
+                every = self.scheduler.population
+                self._commit([LineageEvent("start", each.member_id, 0, None, dict(each.hyperparams)) for each in every])
             while True:
                 due = self._explored_step + self.config.perturbation_interval
                 for trainee in self._take_turns(min(due, total), total):
@@ -210,37 +195,23 @@ class Population:
                 for trainee in self._exploit_and_explore(total):
                     tell(trainee.status(trainee.member.copied_from))
 
+    def _require_same_config(self, state: SavedPopulation) -> None:
+        begun = {**state.config, "seed": state.seed}
+        for name, value in {**self._described(), "seed": self.seed}.items():
+            if begun.get(name) != value:
+                begun_with = f"the population in {self.folder} was begun with {begun.get(name)!r}"
+                raise SettingError(name, f"{name}={value!r}, and {begun_with}; give the same, or another folder")
+
+    def _described(self) -> dict[str, Any]:
+        """Return the settings that must not change when a run goes on."""
+        return self.config.model_dump(mode="json", exclude={"checkpoint_dir", "seed"})
+
     def _built(self, trainee: _Trainee) -> LiveMember:
         """Build a new model, or the one that the folder has."""
-        member = trainee.member
-        return LiveMember(self._recipe, member.member_id, trainee.seed, member.hyperparams, self._saved(trainee))
-
-    def _check(self, model: DistributionalPPO) -> None:
-        """
-        :raises SettingError: if the hyperparameters cannot be explored
-        """
-        hyperparams.check_explorable(self.config.hyperparams, model, partial(plan_change, model))
-        hyperparams.check_warm_up(self.config, model, model.n_envs)
-
-    def _begin(self, total: int) -> None:
-        for trainee in self._trainees:
-            if trainee.live is not None:
-                trainee.live.begin(total)
-        if self._lineage.size == 0:
-            members = self.scheduler.population
-            self._commit([LineageEvent("start", each.member_id, 0, None, dict(each.hyperparams)) for each in members])
-
-    def _work_live(self, task: MemberTask) -> TurnResult:
-        live = self._trainees[task.member_id].live
-        assert live is not None, "an executor of this process has live models"
-        return live.work(task)
+        return LiveMember(self._recipe, trainee.seed, trainee.member.hyperparams, self._saved(trainee))
 
     def _task(self, trainee: _Trainee, trained_under: Hyperparams, total: int, name: str, **work: Any) -> MemberTask:
-        """
-        :param trained_under: hyperparameters of the member's last file
-        :param name: of its new file, which no committed state uses yet
-        :param work: what to do
-        """
+        """Describe work, of which ``trained_under`` are the hyperparameters of the member's last file."""
         number = trainee.member.member_id
         trainee.target = f"member_{number}_step_{name}.zip"
         saved, target = self._saved(trainee), self._model_file(trainee.target).absolute()
@@ -261,7 +232,6 @@ class Population:
             trainee = self._trainees[task.member_id]
             if result.diverged is not None:
                 _logger.warning("member %d has diverged and scores NaN: %s", task.member_id, result.diverged)
-            assert result.score is not None, "a turn has a score"
             trainee.file = trainee.target
             self.scheduler.update_performance(trainee.member, result.score, target, result.parameters)
             self._commit()
@@ -270,27 +240,24 @@ class Population:
     def _exploit_and_explore(self, total: int) -> list[_Trainee]:
         """Let every member that is due copy and explore, as one whole; return the members that changed."""
         events: dict[int, LineageEvent] = {}
-        with self.scheduler.ranked_once():
-            for task, result in self._executor.map(self._work, self._exploits(events, total)):
-                trainee = self._trainees[task.member_id]
-                trainee.file = trainee.target
-                if trainee.member.copied_from is not None:
-                    self._count_exploit(trainee, result)
+        for task, result in self._executor.map(self._work, self._exploits(events, total)):
+            trainee = self._trainees[task.member_id]
+            trainee.file = trainee.target
+            if trainee.member.copied_from is not None:
+                self._count_exploit(trainee, result)
         self._explored_step += self.config.perturbation_interval
         self._commit([events[number] for number in sorted(events)])
         return [self._trainees[number] for number in sorted(events)]
 
     def _exploits(self, events: dict[int, LineageEvent], total: int) -> Iterator[MemberTask]:
-        """Decide member by member, in their order, as the scheduler draws from one generator.
-
-        :param events: every decision is added, by member
-        """
+        """Decide member by member, in their order, as the scheduler draws from one generator; add all to ``events``."""
+        ranked = self.scheduler.ranked()
         for trainee in self._trainees:
             member = trainee.member
             before = dict(member.hyperparams)
             if not self.scheduler.should_exploit_and_explore(member):
                 continue
-            parameters, after, checkpoint_format = self.scheduler.exploit_and_explore(member)
+            parameters, after, checkpoint_format = self.scheduler.exploit_and_explore(member, ranked)
             if parameters is not None or after != before:
                 events[member.member_id] = self._event(member, before, checkpoint_format)
                 work = {"explored": after, "parameters": parameters}
@@ -316,17 +283,17 @@ class Population:
 
     def _commit(self, events: Sequence[LineageEvent] = ()) -> None:
         """Make everything up to here the state that a resumed run starts from; then remove files without use."""
-        self._lineage.append(events)
-        state = SavedPopulation(
+        lineage = self.folder / files.LINEAGE_FILE
+        self._lineage_size = files.append_lineage(lineage, self._lineage_size, events)
+        self._state = SavedPopulation(
             seed=self.seed,
-            config=files.described(self.config),
+            config=self._described(),
             explored_step=self._explored_step,
-            lineage_size=self._lineage.size,
+            lineage_size=self._lineage_size,
             scheduler=self.scheduler.state_dict(),
-            members=[SavedMember.model_validate(each, from_attributes=True) for each in self._trainees],
+            members=[trainee.saved() for trainee in self._trainees],
         )
-        files.write_state(state, self.folder)
-        self._stamp = files.stamp_of(self.folder)
+        files.write_state(self._state, self.folder)
         kept = {name for trainee in self._trainees for name in (trainee.file, trainee.target)}
         for path in self._model_file("").glob("member_*_step_*.zip"):
             if path.name not in kept:

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import cloudpickle
 import numpy as np
 from stable_baselines3.common.utils import set_random_seed
 
-from rlcore.errors import CheckpointError, NonFiniteError, SettingError
+from rlcore.errors import NonFiniteError
 from rlcore.pbt.exploit import OptimizerStrategy, apply_exploit
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
 from rlcore.ppo.algorithm import DistributionalPPO
@@ -89,6 +88,14 @@ class TurnwiseTraining:
                 self._reset_if_lost()
             raise
 
+    def turn(self, updates: int, figures: Mapping[str, float], performance: Performance) -> tuple[float, str | None]:
+        """Advance, and return the score; of a member that diverged NaN, and why."""
+        try:
+            self.advance(updates, figures)
+        except NonFiniteError as error:
+            return math.nan, str(error)
+        return float(performance(self.model)), None
+
     def _reset_if_lost(self) -> None:
         """Reset the environments if what they returned last could not be used."""
         model = self.model
@@ -105,35 +112,19 @@ class Recipe:
     performance: Performance
     optimizer_exploit_strategy: OptimizerStrategy
 
-    def pickled(self) -> bytes:
-        """Pickle it for :func:`work_from_file`.
-
-        :raises SettingError: if it cannot be pickled
-        """
-        try:
-            content: bytes = cloudpickle.dumps(self)
-        except Exception as error:
-            raise SettingError(
-                "make_model",
-                f"make_model={self.make_model!r:.80} or performance={self.performance!r:.80} cannot be sent to workers "
-                f"({error}); build what cannot be pickled inside of make_model, or give executor=InlineExecutor()",
-            ) from error
-        return content
-
 
 @dataclass(frozen=True)
 class MemberTask:
     """A piece of a member's work, in plain data, so that any process of this machine can do it.
 
-    :param seed: the member's
     :param hyperparams: under which its last file was saved, or the first ones
     :param saved: its last file; None if it has none
     :param target: its new model file
     :param total: updates of the member in all, by which schedules count
     :param updates: to train for; 0 for an exploit
     :param figures: logged with every rollout, next to the model's own
-    :param explored: of an exploit, the hyperparameters to go on with
-    :param parameters: of an exploit, those of the source; None if only hyperparameters change
+    :param explored: the hyperparameters to go on with after an exploit
+    :param parameters: those of the source of an exploit; None if only hyperparameters change
     """
 
     member_id: int
@@ -155,13 +146,13 @@ class MemberTask:
 class TurnResult:
     """The result of a piece of work, next to the new model file.
 
-    :param score: of a turn; NaN if the member diverged, None after an exploit
-    :param parameters: of a turn, for other members to copy
+    :param score: NaN if the member diverged or after an exploit
+    :param parameters: for other members to copy; None after an exploit
     :param diverged: why the member diverged, or None
     :param vgs_transferred: True if an exploit brought statistics of variance gradient scaling
     """
 
-    score: float | None = None
+    score: float = math.nan
     parameters: dict[Any, Any] | None = None
     diverged: str | None = None
     vgs_transferred: bool = False
@@ -175,36 +166,27 @@ class LiveMember:
     :raises CheckpointError: if the file cannot be read as a model
     """
 
-    def __init__(self, recipe: Recipe, member_id: int, seed: int, hyperparams: Hyperparams, saved: Path | None) -> None:
+    def __init__(self, recipe: Recipe, seed: int, hyperparams: Hyperparams, saved: Path | None) -> None:
         self._recipe = recipe
-        self._name = f"member_{member_id}"
         self._generators = OwnGenerators(seed)
         self._training: TurnwiseTraining | None = None
         with self._generators.in_place():
             self.model = recipe.make_model(dict(hyperparams), seed)
             set_hyperparameters(self.model, hyperparams)
             if saved is not None:
-                try:
-                    self.model = continued(saved, self.model)
-                except CheckpointError as error:
-                    raise CheckpointError(
-                        saved,
-                        f"{error.reason}; to go on, bring it back from a copy, or begin again in another folder",
-                    ) from error
-
-    def begin(self, total: int) -> None:
-        """Put the environments and generators where the run was.
-
-        :param total: updates in all
-        """
-        timesteps = total * self.model.n_steps * self.model.n_envs
-        with self._generators.in_place():
-            self._training = TurnwiseTraining(self.model, timesteps, self._name)
+                self.model = continued(saved, self.model)
 
     def work(self, task: MemberTask) -> TurnResult:
-        """Do a task of this member after :meth:`begin`, and save its model."""
+        """Do a task of this member, and save its model."""
+        timesteps = task.total * self.model.n_steps * self.model.n_envs
         with self._generators.in_place():
-            result = self._turn(task) if task.updates else self._take_over(task.explored, task.parameters)
+            if self._training is None or self._training.total_timesteps != timesteps:
+                self._training = TurnwiseTraining(self.model, timesteps, f"member_{task.member_id}")
+            if task.updates:
+                score, diverged = self._training.turn(task.updates, task.figures, self._recipe.performance)
+                result = TurnResult(score, self.model.get_parameters(), diverged)
+            else:
+                result = self._take_over(task)
             self.model.save(task.target)
             return result
 
@@ -213,24 +195,14 @@ class LiveMember:
         if self.model.env is not None:
             self.model.env.close()
 
-    def _turn(self, turn: MemberTask) -> TurnResult:
-        assert self._training is not None, "begin() comes first"
-        score, diverged = math.nan, None
-        try:
-            self._training.advance(turn.updates, turn.figures)
-        except NonFiniteError as error:
-            diverged = str(error)
-        else:
-            score = float(self._recipe.performance(self.model))
-        return TurnResult(score, self.model.get_parameters(), diverged)
-
-    def _take_over(self, explored: Hyperparams, parameters: Mapping[Any, Any] | None) -> TurnResult:
+    def _take_over(self, task: MemberTask) -> TurnResult:
         """Apply an exploit; episodes that the old weights played no longer count."""
-        model, strategy = self.model, self._recipe.optimizer_exploit_strategy
+        model, parameters = self.model, task.parameters
         if parameters is None:
-            set_hyperparameters(model, explored)
+            set_hyperparameters(model, task.explored)
             return TurnResult()
-        apply_exploit(model, parameters, explored, optimizer_exploit_strategy=strategy)
+        strategy = self._recipe.optimizer_exploit_strategy
+        apply_exploit(model, parameters, task.explored, optimizer_exploit_strategy=strategy)
         for window in (model.ep_info_buffer, model.ep_success_buffer):
             if window is not None:
                 window.clear()
@@ -238,14 +210,10 @@ class LiveMember:
         return TurnResult(vgs_transferred=transferred)
 
 
-def work_from_file(recipe: bytes, task: MemberTask) -> TurnResult:
-    """Do a task in a process that has no live model of the member.
-
-    :param recipe: of :meth:`Recipe.pickled`
-    """
-    live = LiveMember(cloudpickle.loads(recipe), task.member_id, task.seed, task.hyperparams, task.saved)
+def work_from_file(recipe: Recipe, task: MemberTask) -> TurnResult:
+    """Do a task in a process that has no live model of the member."""
+    live = LiveMember(recipe, task.seed, task.hyperparams, task.saved)
     try:
-        live.begin(task.total)
         return live.work(task)
     finally:
         live.close()

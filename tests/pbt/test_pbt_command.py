@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import pytest
 
-from rlcore import SettingError
-from rlcore.pbt.cli import parsed_range, run
+from rlcore.pbt.__main__ import parsed_range, run
 from rlcore.pbt.files import read_lineage
 from tests.support.environments import Custom
 
@@ -44,7 +43,6 @@ def bars(shown: str) -> list[tuple[str, str, str, str]]:
     return re.findall(r"^(member \d) .* (\d+/\d+) return (\S+), exploits (\d+)", shown, re.MULTILINE)
 
 
-@pytest.mark.filterwarnings("default:--interval")
 def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "population"
     given = ["--env", INTERRUPTING, "--population", "2", "--updates", "1", "--n-envs", "1", "--interval", "11"]
@@ -54,15 +52,13 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path: Path, capsy
     assert run(command) == 130
     said = capsys.readouterr()
     assert said.out == ""
-    assert "warning: --interval 11 is not less than --updates 1, so no member copies another" in said.err
-    (line,) = [line for line in said.err.splitlines() if line.startswith("interrupted")]
-    assert line.endswith("python -m rlcore.pbt " + " ".join(command))
+    assert "interrupted: every finished turn is kept" in said.err
     interrupted = bars(said.err)
     assert [bar[:2] for bar in interrupted] == [("member 0", "1/1"), ("member 1", "0/1")]
     assert [path.name for path in (folder / "members").iterdir()] == ["member_0_step_1.zip"]
     assert run(command) == 0
     shown = capsys.readouterr()
-    assert "hyperparameters" in shown.out
+    assert "learning_rate" in shown.out
     assert f"best model: {folder}" in shown.out
     finished = bars(shown.err)
     assert [bar[:2] for bar in finished] == [("member 0", "1/1"), ("member 1", "1/1")]
@@ -82,8 +78,8 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path: Path, capsy
         ({"--population": "1"}, "population_size=1"),
         ({"--hyperparam": "lerning_rate=0.1:0.2"}, "did you mean 'learning_rate'"),
         ({"--hyperparam": "gamma=0.9"}, "is no range"),
-        ({"--env": "nowhere:X-v0"}, "--env nowhere:X-v0 cannot be made: "),
-        ({"--folder": "/dev/null/x"}, "cannot be made a folder"),
+        ({"--env": "nowhere:X-v0"}, "nowhere"),
+        ({"--folder": "/dev/null/x"}, "Not a directory"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_line(
@@ -108,9 +104,3 @@ def test_a_range_is_read_as_it_is_written(text: str, low: float, high: float, lo
     assert parsed.name == text.partition("=")[0]
     assert (parsed.min_value, parsed.max_value, parsed.is_log_scale) == (low, high, log)
     assert type(parsed.min_value) is type(low)
-
-
-@pytest.mark.parametrize("text", ["gamma", "gamma=0.9", "gamma=0.9:x", "gamma=0.9:1.0:linear", "gamma:0.9"])
-def test_what_is_no_range_is_refused(text: str) -> None:
-    with pytest.raises(SettingError, match="write NAME=LOW:HIGH"):
-        parsed_range(text)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rlcore import CallOrderError, PBTConfig, PBTScheduler, PopulationMember
-from rlcore.pbt import selection
-from tests.support.members import population_of_two
-from tests.support.schedulers import make_scheduler, parameters_of, report
+from rlcore import PBTConfig, PBTScheduler, PopulationMember
 
 SCORES = st.sampled_from([math.nan, None, math.inf, -math.inf, 0.0, 1.0, 2.0]) | st.floats(-10.0, 10.0)
 METHODS = st.sampled_from(["truncation", "binary_tournament"])
@@ -68,100 +63,12 @@ def test_decisions_and_draws_are_those_of_ranking_for_each_member(
     )
     by_definition = [member_by_member(expected, member) for member in expected.population]
     alone = [each_ranks.choose_source(member) for member in each_ranks.population]
-    with ranked.ranked_once():
-        together = [ranked.choose_source(member) for member in ranked.population]
+    order = ranked.ranked()
+    together = [ranked.choose_source(member, order) for member in ranked.population]
     numbers = [[source and source.member_id for source in found] for found in (by_definition, alone, together)]
     assert numbers[0] == numbers[1] == numbers[2]
     states = [each.generator.bit_generator.state for each in (expected, each_ranks, ranked)]
     assert states[0] == states[1] == states[2]
-
-
-@pytest.mark.parametrize("method", ["truncation", "binary_tournament"])
-def test_a_round_with_files_leaves_the_same_scheduler(tmp_path: Path, method: str) -> None:
-    scores = [0.3, math.nan, 0.9, 0.3, 0.9, 0.1, math.nan, 0.5]
-    rounds = []
-    for name in ("alone", "together"):
-        scheduler = make_scheduler(tmp_path, size=8, seed=4, exploit_method=method, explore_method="both")
-        report(scheduler, scores)
-        if name == "alone":
-            given = [scheduler.exploit_and_explore(member)[1:] for member in scheduler.population]
-        else:
-            with scheduler.ranked_once():
-                given = [scheduler.exploit_and_explore(member)[1:] for member in scheduler.population]
-        rounds.append((given, scheduler.state_dict()))
-    assert str(rounds[0]) == str(rounds[1])
-    assert rounds[0][1]["exploitation_count"]
-
-
-def test_a_round_is_ranked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scheduler, made = make_scheduler(tmp_path, size=8), counted_rankings(monkeypatch)
-    report(scheduler, list(range(8)))
-    with scheduler.ranked_once() as ranking:
-        for member in scheduler.population:
-            scheduler.exploit_and_explore(member)
-    assert made == [8]
-    assert [each.member_id for each in ranking.best_first] == [7, 6, 5, 4, 3, 2, 1, 0]
-    assert [ranking.places[member] for member in range(8)] == [7, 6, 5, 4, 3, 2, 1, 0]
-
-
-@pytest.mark.slow
-def test_a_population_ranks_once_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    population, made = population_of_two(tmp_path), counted_rankings(monkeypatch)
-    population.train(4)
-    assert made == [2]
-
-
-def counted_rankings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes of the rankings that are made from here on."""
-    made: list[int] = []
-    whole = selection.ranking_of
-
-    def counting(ready: Any, metric_mode: str) -> selection.Ranking:
-        made.append(len(ready))
-        return whole(ready, metric_mode)
-
-    monkeypatch.setattr(selection, "ranking_of", counting)
-    return made
-
-
-def test_a_report_inside_ends_the_ranking(tmp_path: Path) -> None:
-    scheduler = make_scheduler(tmp_path, size=4)
-    worst, *_ = report(scheduler, [0.1, 0.2, 0.3, 0.4])
-    with scheduler.ranked_once():
-        assert scheduler.choose_source(worst) is scheduler.population[3]
-        scheduler.update_performance(worst, 0.5, 10, model_parameters=parameters_of(0))
-        assert scheduler.choose_source(worst) is None
-        assert scheduler.choose_source(scheduler.population[1]) is worst
-
-
-@pytest.mark.parametrize("restart", ["initialize", "load"])
-def test_another_population_ends_the_ranking(tmp_path: Path, restart: str) -> None:
-    scheduler = make_scheduler(tmp_path, size=4)
-    state = scheduler.state_dict()
-    report(scheduler, [0.1, 0.2, 0.3, 0.4])
-    with scheduler.ranked_once():
-        assert scheduler.is_ready()
-        if restart == "load":
-            scheduler.load_state_dict(state)
-        else:
-            scheduler.initialize_population()
-        assert not scheduler.is_ready()
-
-
-def test_after_the_block_decisions_rank_again(tmp_path: Path) -> None:
-    scheduler = make_scheduler(tmp_path, size=4)
-    _, second, _, best = report(scheduler, [0.1, 0.2, 0.3, 0.4])
-    with pytest.raises(ZeroDivisionError), scheduler.ranked_once():
-        raise ZeroDivisionError
-    second.performance = 0.05
-    assert scheduler.choose_source(second) is best
-
-
-@pytest.mark.parametrize("number", [0, 3, 4, 99])
-def test_a_member_of_another_population_is_refused(tmp_path: Path, number: int) -> None:
-    scheduler = make_scheduler(tmp_path, size=4)
-    with pytest.raises(CallOrderError, match=f"member {number} is not of this population"):
-        scheduler.exploit_and_explore(PopulationMember(number, {}))
 
 
 def test_a_draw_among_three_is_the_draw_of_the_generator() -> None:

@@ -27,7 +27,7 @@ from rlcore import (
 )
 from rlcore.checkpoint import storage
 from rlcore.pbt import PBTConfig
-from rlcore.pbt.files import Ancestor, ancestors, read_lineage
+from rlcore.pbt.files import ancestors, read_lineage
 from rlcore.pbt.population import (
     MemberStatus,
     Population,
@@ -303,7 +303,7 @@ class TestExploits:
             assert event.hyperparams == report.hyperparams != event.hyperparams_before
             assert event.format == "v2_full_parameters"
         last = exploits[-1]
-        assert ancestors(events, last.member_id)[0] == Ancestor(last.copied_from, last.step)  # type: ignore[arg-type]
+        assert ancestors(events, last.member_id)[0] == (last.copied_from, last.step)
 
     def test_a_member_goes_on_with_the_weights_and_statistics_of_its_source(self, finished: Finished) -> None:
         trained = {}

@@ -17,9 +17,9 @@ from rlcore import (
 )
 from rlcore.checkpoint import save_container
 from rlcore.pbt import HyperparamConfig, PBTConfig
-from rlcore.pbt.hyperparams import check_interval, optimizer_steps_per_update
+from rlcore.pbt.hyperparams import optimizer_steps_per_update
 from rlcore.pbt.population import Population
-from tests.support.population_run import CONFIG, build
+from tests.support.population_run import CONFIG, build, build_model
 from tests.support.training import make_envs, make_model
 
 SIZES = {"n_steps": 32, "batch_size": 32}
@@ -63,26 +63,20 @@ class TestRefusals:
         assert {"learning_rate", "gamma", "sigma", "vgs_alpha"} <= set(known)
         assert {"optimizer_class", "n_steps", "seed", "policy_kwargs"}.isdisjoint(known)
 
-    def test_what_would_do_nothing_is_not_explored(self, tmp_path: Path) -> None:
-        config = PBTConfig(population_size=2, hyperparams=[HyperparamConfig("vgs_alpha", min_value=0.1, max_value=1.0)])
-        with pytest.raises(SettingError, match=r"vgs_alpha is explored, .* under variance_gradient_scaling=False"):
-            Population(lambda _, seed: make_model(seed=seed, variance_gradient_scaling=False), config, folder=tmp_path)
-
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
             ({"population_size": 4}, "population_size=4, and the population in .* was begun with 3"),
             ({"truncation_ratio": 0.5}, r"truncation_ratio=0\.5, and"),
-            ({"seed": 5}, r"seed=6 and PBTConfig\.seed=5"),
+            ({"begun_with": 5}, r"seed=6, and the population in .* was begun with 5"),
         ],
     )
     def test_another_configuration_than_the_folder_was_begun_with(
         self, changes: dict[str, Any], message: str, tmp_path: Path
     ) -> None:
-        build(tmp_path).train(0)
+        Population(build_model, PBTConfig(**CONFIG), folder=tmp_path, seed=changes.pop("begun_with", 6)).train(0)
         with pytest.raises(SettingError, match=message):
             build(tmp_path, **changes)
-        build(tmp_path, seed=6)
 
     def test_a_folder_keeps_the_seed_it_was_begun_with(self, tmp_path: Path) -> None:
         config = PBTConfig(population_size=2)
@@ -140,29 +134,18 @@ class TestAnotherRunThanTheFolders:
     def test_a_folder_that_another_has_trained_in_since_is_refused(self, tmp_path: Path) -> None:
         first = build(tmp_path)
         build(tmp_path).train(1)
-        with pytest.raises(CheckpointError, match="was changed by another process since"):
+        with pytest.raises(CheckpointError, match="was changed since this population was made"):
             first.train(1)
 
-    def test_a_folder_that_cannot_be_locked_is_named(self, tmp_path: Path) -> None:
-        (tmp_path / "lock").mkdir()
-        with pytest.raises(CheckpointError, match=r"cannot be locked .*give another folder"):
-            build(tmp_path).train(1)
-
-    def test_a_damaged_model_is_named_with_a_way_on(self, tmp_path: Path) -> None:
+    def test_a_damaged_model_is_named(self, tmp_path: Path) -> None:
         build(tmp_path).train(1)
         path = tmp_path / "members" / "member_1_step_1.zip"
         path.write_bytes(path.read_bytes()[:-100])
-        with pytest.raises(CheckpointError, match=r"member_1_step_1\.zip: .* bring it back from a copy, or begin"):
+        with pytest.raises(CheckpointError, match=r"member_1_step_1\.zip: "):
             build(tmp_path)
 
 
 class TestInterval:
-    def test_the_first_exploit_must_come_after_the_warm_up(self) -> None:
-        check_interval(5, 4, 19)
-        with pytest.raises(SettingError, match=r"perturbation_interval=5 .* vgs_warmup_steps=20.* at least 6"):
-            check_interval(5, 4, 20)
-        check_interval(6, 4, 20)
-
     def test_optimizer_steps_are_the_minibatches_of_all_epochs(self) -> None:
         steps = optimizer_steps_per_update(n_steps=16, n_envs=3, batch_size=20, n_epochs=2)
         model = make_model(batch_size=20)

@@ -13,9 +13,6 @@ import pytest
 
 pytest.importorskip("ray")
 
-from ray.tune.execution.placement_groups import PlacementGroupFactory
-from ray.tune.experiment import Trial
-from ray.tune.schedulers import PopulationBasedTraining
 from stable_baselines3.common.vec_env import VecNormalize
 
 from rlcore import DistributionalPPO, NonFiniteReturnError, SettingError, StateError
@@ -246,26 +243,6 @@ def test_a_performance_of_nan_scores_worst() -> None:
     assert trial(performance=lambda _: math.nan).step()["score"] == -math.inf
 
 
-def scored(scores: list[float]) -> tuple[list[int], list[int]]:
-    """Which trials Ray's PBT would let copy and be copied, by their scores."""
-    scheduler = PopulationBasedTraining(
-        time_attr="training_iteration", metric="score", mode="max", hyperparam_mutations={"learning_rate": [1, 2]}
-    )
-    trials = [
-        Trial("unregistered", stub=True, placement_group_factory=PlacementGroupFactory([{"CPU": 1}])) for _ in scores
-    ]
-    for each, score in zip(trials, scores, strict=True):
-        scheduler._trial_state[each] = state = type("State", (), {})()
-        scheduler._save_trial_state(state, 1, {"score": score}, each)
-    lower, upper = scheduler._quantiles()
-    return [trials.index(each) for each in lower], [trials.index(each) for each in upper]
-
-
-def test_rays_pbt_never_ranks_nan_and_ranks_the_worst_score_last() -> None:
-    assert scored([1.0, 2.0, math.nan, 3.0]) == ([0], [3])
-    assert scored([1.0, 2.0, -math.inf, 3.0]) == ([2], [3])
-
-
 def test_another_architecture_is_refused(tmp_path: Path) -> None:
     folder = saved(trained(1, "x_00001", {"n_steps": 32}), tmp_path / "checkpoint")
     receiver = trial("x_00001", {"n_steps": 16})
@@ -277,21 +254,6 @@ def test_another_architecture_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(StateError, match="VecNormalize"):
         trial("x_00000", make_model=without_normalizer).load_checkpoint(folder)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("updates_per_step", 0.5),
-        ("mode", "largest"),
-        ("optimizer_exploit_strategy", "keep"),
-        ("seed", -1),
-    ],
-)
-def test_options_that_cannot_be_used_are_refused(name: str, value: Any) -> None:
-    with pytest.raises(SettingError, match=f"{name}={value!r}") as caught:
-        trainable(build, **{"total_timesteps": TOTAL, name: value})
-    assert caught.value.setting == name
 
 
 def test_a_setting_that_make_model_ignores_is_refused() -> None:

@@ -20,7 +20,7 @@ import torch
 
 from rlcore import DistributionalPPO, ResumeWarning, SettingError
 from rlcore.errors import CallOrderError, WorkerError
-from rlcore.pbt.cli import run
+from rlcore.pbt.__main__ import run
 from rlcore.pbt.exploit import mean_episode_return
 from rlcore.pbt.population import member_seed
 from rlcore.pbt.workers import Executor, InlineExecutor, ProcessExecutor

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlcore.pbt.hyperparams import ExploreMethod, HyperparamConfig, Hyperparams, HyperparamValue, PBTConfig
-from rlcore.pbt.selection import PopulationMember
+from rlcore.pbt.scheduler import PopulationMember
 from rlcore.types import StateDict
 from rlverify import healthy, unclaimed
 
@@ -20,23 +20,23 @@ from rlverify import healthy, unclaimed
 )
 def every_range_holds_ints(self: Any) -> bool:
     """Treat a range of floats as a range of ints."""
-    return bool(self.is_continuous)
+    return self.values is None
 
 
 @unclaimed(
     "values-are-a-range-too",
-    target="rlcore.pbt.hyperparams:HyperparamConfig.is_continuous",
-    pins="4ee1bfba4c8970a2",
+    target="rlcore.pbt.hyperparams:HyperparamConfig.is_integer",
+    pins="412497c0a2118a7f",
 )
 def values_are_a_range_too(self: Any) -> bool:  # noqa: ARG001
-    """Treat a list of values as a range."""
+    """Treat a list of values as a range of ints."""
     return True
 
 
 @unclaimed(
     "rules-unchecked",
     target="rlcore.pbt.hyperparams:HyperparamConfig.check_rules",
-    pins="f5e87bda7805ad01",
+    pins="a772f784c954cf8d",
 )
 def rules_unchecked(self: Any) -> None:
     """Do not check whether the settings are consistent."""
@@ -63,7 +63,7 @@ def settings_of_another_population(self: Any, **given: Any) -> None:
 
 @unclaimed(
     "history-of-one-report",
-    target="rlcore.pbt.selection:PopulationMember.record_step",
+    target="rlcore.pbt.scheduler:PopulationMember.record_step",
     pins="b797d8f8537d3674",
 )
 def history_of_one_report(self: Any, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]) -> None:
@@ -74,7 +74,7 @@ def history_of_one_report(self: Any, step: int, performance: float, hyperparams:
 
 @unclaimed(
     "history-shared-with-the-report",
-    target="rlcore.pbt.selection:PopulationMember.record_step",
+    target="rlcore.pbt.scheduler:PopulationMember.record_step",
     pins="b797d8f8537d3674",
 )
 def history_shared_with_the_report(
@@ -87,7 +87,7 @@ def history_shared_with_the_report(
 
 @unclaimed(
     "state-shared-with-the-member",
-    target="rlcore.pbt.selection:PopulationMember.state_dict",
+    target="rlcore.pbt.scheduler:PopulationMember.state_dict",
     pins="9ba8e4de3ef75500",
 )
 def state_shared_with_the_member(self: Any) -> StateDict:
@@ -98,7 +98,7 @@ def state_shared_with_the_member(self: Any) -> StateDict:
 @unclaimed(
     "drawn-at-construction",
     target="rlcore.pbt.scheduler:PBTScheduler.__init__",
-    pins="c9ee83419ff929b6",
+    pins="d296a2af2fbd9a28",
 )
 def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None) -> None:
     """Create the population in the constructor."""
@@ -109,7 +109,7 @@ def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None)
 @unclaimed(
     "given-hyperparameters-unchecked",
     target="rlcore.pbt.scheduler:PBTScheduler._checked_hyperparams",
-    pins="63144e72f758c03f",
+    pins="b1286342ac5a11a0",
 )
 def given_hyperparameters_unchecked(self: Any, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:  # noqa: ARG001
     """Accept any number of mappings with any content."""
@@ -126,7 +126,7 @@ def due_before_the_first_step(self: Any, member: PopulationMember) -> bool:
     return bool(member.step % self.config.perturbation_interval == 0)
 
 
-@unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="dc7f246f180c838f")
+@unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="5b3758bd98a4bd3b")
 def report_saves_nothing(
     self: Any,
     member: PopulationMember,
@@ -141,7 +141,7 @@ def report_saves_nothing(
 @unclaimed(
     "ready-from-the-first-report",
     target="rlcore.pbt.scheduler:PBTScheduler.is_ready",
-    pins="bb6fe0b9c253f351",
+    pins="1b416db5fe55f3dd",
 )
 def ready_from_the_first_report(self: Any) -> bool:
     """Be ready as soon as one member has reported."""
@@ -150,7 +150,7 @@ def ready_from_the_first_report(self: Any) -> bool:
 
 @unclaimed(
     "largest-is-best-whatever-asked",
-    target="rlcore.pbt.selection:ranking_key",
+    target="rlcore.pbt.scheduler:ranking_key",
     pins="fe8b9ac191c9b5ed",
 )
 def largest_is_best_whatever_asked(member: PopulationMember, metric_mode: str) -> tuple[bool, float]:  # noqa: ARG001
@@ -159,14 +159,14 @@ def largest_is_best_whatever_asked(member: PopulationMember, metric_mode: str) -
     return key
 
 
-@unclaimed("ranked-from-the-worst", target="rlcore.pbt.selection:rank", pins="56d712d58cbdfdc3")
+@unclaimed("ranked-from-the-worst", target="rlcore.pbt.scheduler:rank", pins="56d712d58cbdfdc3")
 def ranked_from_the_worst(members: Sequence[PopulationMember], metric_mode: str) -> list[PopulationMember]:
     """Reverse the ranking."""
     ranked: list[PopulationMember] = healthy("ranked-from-the-worst")(members, metric_mode)
     return ranked[::-1]
 
 
-@unclaimed("always-the-first-candidate", target="rlcore.pbt.selection:_draw", pins="10b1e40a44ec4f2f")
+@unclaimed("always-the-first-candidate", target="rlcore.pbt.scheduler:_draw", pins="10b1e40a44ec4f2f")
 def always_the_first_candidate(
     candidates: Sequence[PopulationMember],
     generator: np.random.Generator,  # noqa: ARG001
@@ -189,7 +189,7 @@ def drawn_at_the_lower_end(self: Any, generator: np.random.Generator) -> Hyperpa
 @unclaimed(
     "perturbed-upwards-only",
     target="rlcore.pbt.hyperparams:HyperparamConfig.perturb",
-    pins="b9a59934d4a84dfb",
+    pins="ea96ef9e58da0a99",
 )
 def perturbed_upwards_only(
     self: Any,
@@ -245,7 +245,7 @@ def method_of_exploring_ignored(
 @unclaimed(
     "nobody-scores-zero",
     target="rlcore.pbt.scheduler:performance_statistics",
-    pins="389f78a84f26e3bc",
+    pins="1a638a7e5187bd16",
 )
 def nobody_scores_zero(members: Sequence[PopulationMember]) -> dict[str, float]:
     """Return 0 for all figures if no member has reported."""
@@ -256,7 +256,7 @@ def nobody_scores_zero(members: Sequence[PopulationMember]) -> dict[str, float]:
 @unclaimed(
     "nan-among-the-scores",
     target="rlcore.pbt.scheduler:performance_statistics",
-    pins="389f78a84f26e3bc",
+    pins="1a638a7e5187bd16",
 )
 def nan_among_the_scores(members: Sequence[PopulationMember]) -> dict[str, float]:
     """Return NaN for all figures if one member has diverged."""
@@ -267,7 +267,7 @@ def nan_among_the_scores(members: Sequence[PopulationMember]) -> dict[str, float
 
 @unclaimed(
     "everyone-is-among-the-worst",
-    target="rlcore.pbt.selection:truncation_count",
+    target="rlcore.pbt.scheduler:truncation_count",
     pins="b08d4100308439d6",
 )
 def everyone_is_among_the_worst(size: int, ratio: float) -> int:  # noqa: ARG001
