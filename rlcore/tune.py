@@ -19,9 +19,8 @@ from typing import Any, Final, Literal, TypeAlias
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.storage import write_atomic
 from rlcore.errors import SettingError
-from rlcore.pbt.exploit import OptimizerStrategy, apply_exploit, mean_episode_return
 from rlcore.pbt.population import member_seed
-from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
+from rlcore.pbt.turns import OptimizerStrategy, OwnGenerators, TurnwiseTraining, apply_exploit, mean_episode_return
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.live import set_hyperparameters
 from rlcore.ppo.saving import continued

@@ -6,11 +6,10 @@ Exit codes: 0 trained to the end, or shown; 2 something cannot be used, read or 
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 import warnings
-from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser, Namespace
+from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,11 +25,9 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from rlcore.envs import ResumableEnv
-from rlcore.errors import CheckpointError, RLCoreError, SettingError
-from rlcore.pbt import files
-from rlcore.pbt.files import LineageEvent
-from rlcore.pbt.hyperparams import HyperparamConfig, HyperparamValue, PBTConfig
-from rlcore.pbt.population import MemberStatus, Population, PopulationResult
+from rlcore.errors import CheckpointError, RLCoreError
+from rlcore.pbt.hyperparams import HyperparamValue, PBTConfig
+from rlcore.pbt.population import Population, PopulationResult, ancestors, read_lineage, read_state
 from rlcore.pbt.scheduler import PopulationMember, rank
 from rlcore.pbt.turns import MakeModel
 from rlcore.pbt.workers import Executor, InlineExecutor, ProcessExecutor
@@ -41,8 +38,6 @@ INTERRUPTED: Final = 130
 EXPLORED: Final = ("learning_rate=1e-5:1e-2:log", "ent_coef=1e-5:1e-2:log", "clip_range=0.1:0.4")
 PAUSE: Final = 1.0
 """Seconds between two looks at a population."""
-EVENTS: Final = 8
-"""Events of the lineage that are shown."""
 PLAIN_WIDTH: Final = 160
 """Characters in a line if there is no terminal."""
 
@@ -57,7 +52,7 @@ def options_of(arguments: Sequence[str] | None) -> Namespace:
     add("--updates", type=int, default=20, help="updates of each member, in all")
     add("--interval", type=int, default=5, help="updates between exploits, longer than the warm-up (100 steps)")
     words = f"explore this range; may be repeated; without it, {', '.join(EXPLORED)}"
-    add("--hyperparam", action="append", metavar="NAME=LOW:HIGH[:log]", help=words)
+    add("--hyperparam", action="append", type=parsed_range, metavar="NAME=LOW:HIGH[:log]", help=words)
     add("--n-envs", type=int, default=4, help="environments of each member")
     add("--normalize", action="store_true", help="put the environments behind VecNormalize")
     add("--seed", type=int, help="seed of everything; without it the folder's, or a new one")
@@ -98,7 +93,7 @@ def train(options: Namespace) -> None:
     config = PBTConfig(
         population_size=options.population,
         perturbation_interval=options.interval,
-        hyperparams=[parsed_range(text) for text in options.hyperparam or EXPLORED],
+        hyperparams=options.hyperparam or [parsed_range(text) for text in EXPLORED],
     )
     make_model = model_maker(options.env, options.n_envs, normalize=options.normalize)
     executor = make_executor(options.executor, options.jobs)
@@ -116,17 +111,16 @@ def make_executor(kind: str, jobs: int | None) -> Executor:
     return ProcessExecutor(cores if jobs is None else jobs)
 
 
-def parsed_range(text: str) -> HyperparamConfig:
-    """``NAME=LOW:HIGH`` or ``NAME=LOW:HIGH:log``; two whole numbers make a range of whole numbers."""
-    found = re.fullmatch(r"([^=]*)=([^:]*):([^:]*)(:log)?", text)
+def parsed_range(text: str) -> dict[str, Any]:
+    """Read ``NAME=LOW:HIGH`` or ``NAME=LOW:HIGH:log``; two whole numbers make a range of whole numbers."""
+    name, _, ends = text.partition("=")
     try:
-        if found is None:
-            raise ValueError("not of that form")
-        low, high = (int(end) if end.strip("+-").isdigit() else float(end) for end in found.group(2, 3))
+        low, high = (
+            int(end) if end.strip("+-").isdigit() else float(end) for end in ends.removesuffix(":log").split(":")
+        )
     except ValueError as error:
-        words = f"--hyperparam {text!r} is no range; write NAME=LOW:HIGH, or NAME=LOW:HIGH:log"
-        raise SettingError("hyperparam", words) from error
-    return HyperparamConfig(name=found[1], min_value=low, max_value=high, is_log_scale=found[4] is not None)
+        raise ArgumentTypeError(f"{text!r} is no range; write NAME=LOW:HIGH, or NAME=LOW:HIGH:log") from error
+    return {"name": name, "min_value": low, "max_value": high, "is_log_scale": ends.endswith(":log")}
 
 
 def model_maker(env_id: str, n_envs: int, *, normalize: bool) -> MakeModel:
@@ -142,17 +136,17 @@ def model_maker(env_id: str, n_envs: int, *, normalize: bool) -> MakeModel:
 def train_shown(population: Population, updates: int) -> PopulationResult:
     """Train with one bar a member, which shows its score and how often it has copied another."""
 
-    def fields(status: MemberStatus) -> dict[str, Any]:
-        return {"completed": status.step, "performance": shown(status.performance), "exploits": status.exploits}
+    def fields(member: PopulationMember) -> dict[str, Any]:
+        return {"completed": member.step, "performance": shown(member.performance), "exploits": member.exploits}
 
     figures = TextColumn("return {task.fields[performance]}, exploits {task.fields[exploits]}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), figures)
     with Progress(*columns, console=Console(stderr=True)) as progress:
         tasks = [
-            progress.add_task(f"member {status.member_id}", total=updates, **fields(status))
-            for status in population.statuses()
+            progress.add_task(f"member {member.member_id}", total=updates, **fields(member))
+            for member in population.scheduler.population
         ]
-        return population.train(updates, lambda status: progress.update(tasks[status.member_id], **fields(status)))
+        return population.train(updates, lambda member: progress.update(tasks[member.member_id], **fields(member)))
 
 
 def watch(
@@ -177,14 +171,14 @@ def watch(
 
 
 def view(folder: Path) -> Group:
-    """Lay out a population: what its scores are, its members from best to worst, its last events."""
-    state = files.read_state(folder)
+    """Lay out a population: what its scores are, and its members from best to worst."""
+    state = read_state(folder)
     if state is None:
-        raise CheckpointError(folder, f"holds no population: there is no {files.STATE_FILE}; give the folder of one")
+        raise CheckpointError(folder, "holds no population; give the folder of one")
     # A run that was killed may have left one more event, which is not committed.
-    events = files.read_lineage(folder, state.lineage_size)
-    mode, interval = state.config["metric_mode"], state.config["perturbation_interval"]
-    members = [PopulationMember(**each) for each in state.scheduler["members"]]
+    events = read_lineage(folder, state["lineage_size"])
+    mode, interval = state["config"]["metric_mode"], state["config"]["perturbation_interval"]
+    members = [PopulationMember(**each) for each in state["scheduler"]["members"]]
     names = list(dict.fromkeys(name for each in members for name in each.hyperparams))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("rank", "member", "score", "update"):
@@ -193,29 +187,13 @@ def view(folder: Path) -> Group:
         table.add_column(name, overflow="fold")
     for place, each in enumerate(rank(members, mode), start=1):
         number, values = each.member_id, [shown(each.hyperparams.get(name)) for name in names]
-        score = "-" if each.performance is None else f"{each.performance:.4g}"
-        sources = " <- ".join(str(source) for source, _ in files.ancestors(events, number)) or "-"
-        exploits = str(state.members[number]["exploits"])
-        table.add_row(str(place), str(number), score, str(each.step), *values, exploits, sources)
-    best, after = "largest" if mode == "max" else "smallest", state.explored_step + interval
-    title = (
-        f"population in {folder}\nscore: {state.config['metric_name']}, the {best} is best; members copy after every "
-    )
-    title += f"{interval} updates, next after update {after}\n"
-    return Group(Text(title, overflow="fold"), table, Text(), *map(event_line, events[-EVENTS:]))
-
-
-def event_line(event: LineageEvent) -> Text:
-    """Describe an event."""
-    before, what = event.hyperparams_before or {}, event.event
-    if event.source is not None:
-        what = f"copied member {event.source} of update {event.source_step}, score {shown(event.performance)}"
-    changes = [
-        f"{name} {shown(before.get(name))} -> {shown(value)}"
-        for name, value in event.hyperparams.items()
-        if before.get(name) != value
-    ]
-    return Text(f"update {event.step}: member {event.member} {what}: {', '.join(changes)}", overflow="fold")
+        sources = " <- ".join(str(source) for source, _ in ancestors(events, number)) or "-"
+        row = place, number, shown(each.performance), each.step, *values, each.exploits, sources
+        table.add_row(*map(str, row))
+    best, after = "largest" if mode == "max" else "smallest", state["explored_step"] + interval
+    title = f"population in {folder}\nscore: {state['config']['metric_name']}, the {best} is best; members copy after "
+    title += f"every {interval} updates, next after update {after}\n"
+    return Group(Text(title, overflow="fold"), table)
 
 
 def shown(value: HyperparamValue) -> str:

@@ -200,9 +200,7 @@ class PBTConfig(Table):
     exploit_method: Literal["truncation", "binary_tournament"] = "truncation"
     explore_method: ExploreMethod = "both"
     truncation_ratio: Annotated[Fraction, Field(gt=0)] = 0.2
-    checkpoint_dir: Annotated[Path, BeforeValidator(lambda given: Path(given) if isinstance(given, str) else given)] = (
-        Path("pbt_checkpoints")
-    )
+    checkpoint_dir: Annotated[Path, Field(strict=False)] = Path("pbt_checkpoints")
     metric_name: Annotated[str, Field(min_length=1)] = "rollout/ep_rew_mean"
     metric_mode: Literal["max", "min"] = "max"
     ready_percentage: Fraction = 0.8
@@ -233,18 +231,16 @@ def _hyperparam(position: int, given: object) -> object:
 def check_explorable(
     hyperparams: Sequence[HyperparamConfig], plan: Callable[[Mapping[str, HyperparamValue]], object]
 ) -> None:
-    """Try the first ends of all ranges together, their last ends, and the other values of lists with the first ends.
+    """Try the first ends of all ranges together, then their second ends and further values of lists.
 
     :param plan: checks a change of settings, as :func:`rlcore.ppo.live.plan_change` does for a model
-    :raises SettingError: naming what could not be explored; its ``setting`` is ``hyperparams[i]``
+    :raises SettingError: naming what could not be explored; its ``setting`` is ``hyperparams``
     """
-    first, last = ({each.name: each.ends[end] for each in hyperparams} for end in (0, -1))
-    for tried in (first, last, *(first | {each.name: value} for each in hyperparams for value in each.ends[1:-1])):
+    for place in range(max((len(each.ends) for each in hyperparams), default=0)):
         try:
-            plan(tried)
+            plan({each.name: each.ends[min(place, len(each.ends) - 1)] for each in hyperparams})
         except SettingError as error:
-            blamed = [position for position, each in enumerate(hyperparams) if each.name in error.setting] or [0]
-            raise type(error)(f"hyperparams[{blamed[0]}]", str(error)) from error
+            raise type(error)("hyperparams", str(error)) from error
 
 
 def optimizer_steps_per_update(*, n_steps: int, n_envs: int, batch_size: int, n_epochs: int) -> int:

@@ -42,7 +42,10 @@ class PopulationMember:
     :param history: one ``{"step", "performance", "hyperparams"}`` a report, oldest first
     :param checkpoint_hyperparams: those that trained the parameters in the file; None for ``hyperparams``
     :param saved_steps: steps of its files, in the order of writing
-    :param copied_from: the member that it copied at its last exploit, or None if it copied none
+    :param copied_from: the member that it has copied since its last report, or None
+    :param exploits: how often it has copied another; :class:`rlcore.Population` counts
+    :param vgs_transfers: how often that brought statistics of variance gradient scaling
+    :param model_file: name of its model in a population's folder, or None
     """
 
     member_id: int
@@ -54,11 +57,13 @@ class PopulationMember:
     checkpoint_hyperparams: Hyperparams | None = None
     saved_steps: list[int] = field(default_factory=list)
     copied_from: int | None = None
+    exploits: int = 0
+    vgs_transfers: int = 0
+    model_file: str | None = None
 
     def record_step(self, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]) -> None:
         """Record a score that was reached under ``hyperparams``."""
-        self.step = step
-        self.performance = performance
+        self.step, self.performance, self.copied_from = step, performance, None
         self.history.append({"step": step, "performance": performance, "hyperparams": dict(hyperparams)})
 
     def state_dict(self) -> StateDict:
@@ -90,7 +95,7 @@ class PBTScheduler:
         """Start a population, with hyperparameters drawn from their ranges or with the given ones.
 
         :param initial_hyperparams: one mapping a member, with every configured hyperparameter; others are kept as given
-        :raises SettingError: for another number of mappings, a name left out, or a value outside its range
+        :raises SettingError: for another number of mappings, or a value that is left out or outside its range
         """
         if initial_hyperparams is None:
             size, ranges = self.config.population_size, self.config.hyperparams
@@ -231,19 +236,12 @@ class PBTScheduler:
     def _checked_hyperparams(self, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:
         size = self.config.population_size
         if len(given) != size:
-            problem = (
-                f"initial_hyperparams holds {len(given)} mappings for population_size={size} members; give as many"
-            )
+            problem = f"initial_hyperparams holds {len(given)} mappings for population_size={size}; give as many"
             raise SettingError("initial_hyperparams", problem)
         members = [{name: plain(value) for name, value in each.items()} for each in given]
-        for number, held in enumerate(members):
+        for held in members:
             for each in self.config.hyperparams:
-                if each.name not in held:
-                    problem = (
-                        f"initial_hyperparams[{number}] has no {each.name!r}, only {sorted(held)}; give it a value"
-                    )
-                    raise SettingError("initial_hyperparams", problem)
-                each.check_value(held[each.name])
+                each.check_value(held.get(each.name))
         return members
 
     def _save(

@@ -6,19 +6,30 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.utils import set_random_seed
+from stable_baselines3.common.vec_env import VecEnv
 
-from rlcore.errors import NonFiniteError
-from rlcore.pbt.exploit import OptimizerStrategy, apply_exploit
+from rlcore.checkpoint import save_checkpoint
+from rlcore.errors import NonFiniteError, ResumeWarning, SettingError, StateError
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.live import set_hyperparameters
+from rlcore.ppo.live import apply_learning_rate, plan_change, set_hyperparameters
 from rlcore.ppo.saving import continued
 from rlcore.state.generators import apply_generators, capture_generators
+from rlcore.state.registry import LEARNT, Scope
+from rlcore.warn import warn_caller
+
+OPTIMIZER_STATE = "policy.optimizer"
+RETURN_SCALE_STATE = "return_scale_state"
+
+OptimizerStrategy = Literal["reset", "copy"]
+OPTIMIZER_STRATEGIES: tuple[OptimizerStrategy, ...] = get_args(OptimizerStrategy)
 
 MakeModel: TypeAlias = Callable[[Mapping[str, HyperparamValue], int], DistributionalPPO]
 """Builds a member's model, with environments of its own, from its hyperparameters and its seed."""
@@ -217,3 +228,129 @@ def work_from_file(recipe: Recipe, task: MemberTask) -> TurnResult:
         return live.work(task)
     finally:
         live.close()
+
+
+def apply_exploit(
+    model: DistributionalPPO,
+    parameters: Mapping[Any, Any],
+    hyperparams: Mapping[str, Any],
+    *,
+    optimizer_exploit_strategy: OptimizerStrategy = "reset",
+) -> None:
+    """Let ``model`` go on from what another member has learnt, under hyperparameters of its own.
+
+    The model takes over copies of everything learnt: weights, statistics of variance gradient scaling and of
+    VecNormalize, and whatever else ``get_parameters()`` names. It keeps the position of its environments, its
+    generators and the seed of its noise. Its LSTM states become zero. Call it between updates.
+
+    :param parameters: of ``get_parameters()`` or a checkpoint's ``data``. A missing part starts fresh, with a
+        ResumeWarning; the model keeps its own statistics of VecNormalize and return scale, with another
+    :param hyperparams: settings to change, as :func:`rlcore.ppo.live.set_hyperparameters` takes them
+    :param optimizer_exploit_strategy: ``"reset"`` starts a fresh optimizer, ``"copy"`` takes the source's moments
+    :raises StateError: the parameters do not fit, or only one side has a VecNormalize; nothing is changed
+    :raises SettingError: a hyperparameter cannot be used; nothing is changed
+    :raises ResumeWarning: where a filter makes an error of it; nothing is changed
+    """
+    if optimizer_exploit_strategy not in OPTIMIZER_STRATEGIES:
+        words = f"optimizer_exploit_strategy={optimizer_exploit_strategy!r} cannot be used; give 'reset' or 'copy'"
+        raise SettingError("optimizer_exploit_strategy", words)
+    change = plan_change(model, hyperparams)
+    transferred = transferred_parts(model, parameters, optimizer_exploit_strategy)
+    going_on = {"vgs_state": transferred.get("vgs_state")}
+    if optimizer_exploit_strategy == "copy":
+        going_on[OPTIMIZER_STATE] = transferred.get(OPTIMIZER_STATE)
+        if parameters.get(OPTIMIZER_STATE) is None:
+            warn_caller(f"no state for {OPTIMIZER_STATE} to copy: the optimizer starts fresh", ResumeWarning)
+    warn_of_what_is_kept(model, parameters)
+    change.warn_of_losses(model, going_on)
+    groups = model.policy.optimizer.param_groups
+    seeds = [{"seed": group["seed"]} if group.get("seed") is not None else {} for group in groups]
+    model.set_parameters(transferred)
+    for group, seed in zip(model.policy.optimizer.param_groups, seeds, strict=True):
+        group.update(seed)  # the noise is the member's own, as its generators are
+    change.apply(model)
+    apply_learning_rate(model)  # the groups have that of the source
+    settle_optimizer(model, parameters.get(OPTIMIZER_STATE), optimizer_exploit_strategy)
+    model.reset_lstm_states_to_initial()
+
+
+def transferred_parts(
+    model: DistributionalPPO, parameters: Mapping[Any, Any], strategy: OptimizerStrategy
+) -> dict[str, Any]:
+    """Select the parts of the source's parameters that the model restores.
+
+    The position of the source's run is left out. The optimizer's part is the model's own if nothing is to be copied.
+    So is the return scale if none is given: the critics of both members use units that come from the same returns.
+
+    :raises StateError: one side has statistics of its environments and the other has none
+    """
+    parts, own = model._training_state().parts, model.get_parameters()
+    taken = {key: state for key, state in parameters.items() if key not in parts or parts[key].scope in LEARNT}
+    for key in (key for key, part in parts.items() if part.scope is Scope.COLLECTED):
+        if key in taken and (taken[key] is None) != (own[key] is None):
+            with_it, without = ("this model", "the source") if taken[key] is None else ("the source", "this model")
+            raise StateError(
+                f"{key}: {with_it} was trained behind VecNormalize and {without} was not; give all members of a "
+                "population the same wrappers"
+            )
+        taken.setdefault(key, own[key])
+    taken.setdefault(RETURN_SCALE_STATE, own[RETURN_SCALE_STATE])
+    if strategy == "reset" or taken.get(OPTIMIZER_STATE) is None:
+        taken[OPTIMIZER_STATE] = own[OPTIMIZER_STATE]
+    return taken
+
+
+def settle_optimizer(model: DistributionalPPO, source: Mapping[str, Any] | None, strategy: OptimizerStrategy) -> None:
+    """Keep the source's moments for ``"copy"`` if there are any, and start a fresh optimizer otherwise."""
+    if strategy == "reset" or source is None:
+        model.rebuild_optimizer()
+
+
+def warn_of_what_is_kept(model: DistributionalPPO, parameters: Mapping[Any, Any]) -> None:
+    """Warn of statistics of the environments that the source does not bring, so that this model's own are used."""
+    parts = model._training_state().parts
+    of_environments = [*(key for key, part in parts.items() if part.scope is Scope.COLLECTED), RETURN_SCALE_STATE]
+    kept = [key for key in of_environments if key not in parameters and parts[key].capture() is not None]
+    if kept:
+        warn_caller(
+            f"no state for {', '.join(kept)}: this model keeps its own, and the weights were learnt under the source's",
+            ResumeWarning,
+        )
+
+
+def save_pbt_checkpoint(
+    model: DistributionalPPO,
+    env: VecEnv | None,
+    path: str | PathLike[str],
+    *,
+    step: int | None = None,
+    performance: float | None = None,
+) -> Path:
+    """Write what ``model`` has learnt, with the statistics of its VecNormalize, as one v2 checkpoint.
+
+    :param env: the model's own environment, or None for that
+    :param step: default ``model.num_timesteps``
+    :param performance: default :func:`mean_episode_return`
+    :return: the file
+    :raises SettingError: if ``env`` is not the model's, as the weights were trained on other statistics
+    :raises CheckpointError: if the file cannot be written
+    """
+    if env is not None and env is not model.get_env():
+        raise SettingError(
+            "env",
+            f"env={type(env).__name__} is not the environment of this model; give model.get_env(), or call "
+            "model.set_env(env) first",
+        )
+    save_checkpoint(
+        path,
+        {str(key): state for key, state in model.get_parameters().items()},
+        step=model.num_timesteps if step is None else step,
+        performance=mean_episode_return(model) if performance is None else performance,
+    )
+    return Path(path)
+
+
+def mean_episode_return(model: BaseAlgorithm) -> float:
+    """Return what the logger calls ``rollout/ep_rew_mean``; NaN while no episode has ended."""
+    returns = [float(episode["r"]) for episode in model.ep_info_buffer or ()]
+    return sum(returns) / len(returns) if returns else math.nan

@@ -5,23 +5,21 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import sys
 import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
+from multiprocessing import spawn
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import cloudpickle
 import torch
 
-from rlcore.errors import CallOrderError, SettingError, WorkerError
+from rlcore.errors import SettingError, WorkerError
 from rlcore.ppo.settings import whole_number
 
 Task = TypeVar("Task")
@@ -89,12 +87,9 @@ class ProcessExecutor:
     def __enter__(self) -> Self:
         """Start no worker yet.
 
-        :raises CallOrderError: in a worker that imports the script which started it
+        :raises RuntimeError: in a worker that imports the script which started it
         """
-        if getattr(multiprocessing.current_process(), "_inheriting", False):
-            raise CallOrderError(
-                'each worker imports the script that started it; put what trains under: if __name__ == "__main__":'
-            )
+        spawn._check_not_importing_main()  # type: ignore[attr-defined]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -141,15 +136,13 @@ class ProcessExecutor:
             running[self._submit(job)] = job
 
     def _submit(self, job: _Job) -> Future[None]:
-        resource_tracker.ensure_running()  # if a worker started it, that would let Ctrl-C through again
-        while True:
-            with _ctrl_c_waits():
-                if self._pool is None:
-                    self._pool = ProcessPoolExecutor(self.jobs, multiprocessing.get_context("spawn"), _begin)
-                try:
-                    return self._pool.submit(_do, job.path)
-                except BrokenProcessPool:  # a worker died that had no task
-                    self._end_workers()
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self.jobs, multiprocessing.get_context("spawn"), _begin)
+        try:
+            return self._pool.submit(_do, job.path)
+        except BrokenProcessPool:  # a worker died that had no task
+            self._end_workers()
+            return self._submit(job)
 
     def _end_workers(self) -> None:
         """Kill the workers, as files hold all that counts."""
@@ -190,26 +183,14 @@ def _after_error(job: _Job, error: BaseException) -> _Job:
     return job
 
 
-@contextmanager
-def _ctrl_c_waits() -> Iterator[None]:
-    """Let Ctrl-C wait until the end; a process that is started inside never sees it."""
-    if sys.platform == "win32":
-        yield
-        return
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
 def _begin() -> None:
-    """Prepare a worker: one thread, and an end when its parent dies."""
+    """Prepare a worker: one thread, no Ctrl-C, and an end when its parent dies."""
 
     def end_with_parent() -> None:
         if (parent := multiprocessing.parent_process()) is not None:
             parent.join()
         os._exit(1)
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     threading.Thread(target=end_with_parent, daemon=True).start()

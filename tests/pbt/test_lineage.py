@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rlcore.pbt.files import LineageEvent, ancestors, append_lineage, read_lineage
+from rlcore.pbt.population import LineageEvent, ancestors, append_lineage, read_lineage
 
 
 def start(member: int) -> LineageEvent:

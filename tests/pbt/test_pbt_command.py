@@ -12,7 +12,7 @@ import gymnasium as gym
 import pytest
 
 from rlcore.pbt.__main__ import parsed_range, run
-from rlcore.pbt.files import read_lineage
+from rlcore.pbt.population import read_lineage
 from tests.support.environments import Custom
 
 INTERRUPTING = "Interrupting-v0"

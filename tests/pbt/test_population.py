@@ -27,12 +27,13 @@ from rlcore import (
 )
 from rlcore.checkpoint import storage
 from rlcore.pbt import PBTConfig
-from rlcore.pbt.files import ancestors, read_lineage
 from rlcore.pbt.population import (
-    MemberStatus,
     Population,
+    PopulationMember,
     PopulationResult,
+    ancestors,
     member_seed,
+    read_lineage,
 )
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
 from rlcore.state.generators import capture_generators
@@ -99,7 +100,7 @@ class Finished:
 
     population: Population
     result: PopulationResult
-    reports: list[MemberStatus]
+    reports: list[PopulationMember]
     seen: list[dict[str, Any]]
     outcome: dict[str, Any]
 
@@ -107,10 +108,10 @@ class Finished:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     population = build(tmp_path_factory.mktemp("finished"))
-    reports: list[MemberStatus] = []
+    reports: list[PopulationMember] = []
     seen: list[dict[str, Any]] = []
 
-    def look(status: MemberStatus) -> None:
+    def look(status: PopulationMember) -> None:
         model = population.models[status.member_id]
         reports.append(status)
         seen.append({**model.get_parameters(), "lr": model.learning_rate, "window": len(model.ep_info_buffer or ())})
@@ -119,7 +120,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return Finished(population, result, reports, seen, outcome(population))
 
 
-def alone_for(member: MemberStatus, updates: int) -> DistributionalPPO:
+def alone_for(member: PopulationMember, updates: int) -> DistributionalPPO:
     """What the member would be if there were no other."""
     seed = member_seed(6, member.member_id)
     set_random_seed(seed)
@@ -269,7 +270,7 @@ class TestResume:
         with pytest.warns(ResumeWarning) as caught:
             population.train(2)
         assert [str(path) in str(warning.message) for warning in caught] == [True]
-        assert [status.exploits for status in population.statuses()] == [0] * 3
+        assert [status.exploits for status in population.scheduler.population] == [0] * 3
         alone = alone_for(worst, updates=2)
         assert differing(alone.get_parameters(), population.models[worst.member_id].get_parameters()) == []
 
@@ -370,7 +371,7 @@ class TestExploits:
             return make_model(envs, seed=seed, learning_rate=hyperparams["learning_rate"], **sizes)
 
         population = Population(made, PBTConfig(**CONFIG), folder=tmp_path, seed=6)
-        reports: list[MemberStatus] = []
+        reports: list[PopulationMember] = []
         population.train(2, reports.append)
         assert caplog.text.count("has diverged") == caplog.text.count("member 0 has diverged") == 1
         assert isnan(reports[0].performance or 0.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlcore.pbt import HyperparamConfig, PBTConfig, PBTScheduler
-from rlcore.pbt.files import SavedPopulation, read_state, write_state
+from rlcore.pbt.population import SavedPopulation, read_state, write_state
 
 CONFIG = PBTConfig(population_size=10, hyperparams=[HyperparamConfig("gamma", min_value=0.5, max_value=0.9)], seed=3)
 

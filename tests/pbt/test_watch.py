@@ -12,8 +12,16 @@ import pytest
 from rich.console import Console
 
 from rlcore.pbt.__main__ import event_line, run, watch
-from rlcore.pbt.files import LINEAGE_FILE, STATE_FILE, LineageEvent, ancestors, append_lineage, locked, read_lineage
-from rlcore.pbt.population import Population
+from rlcore.pbt.population import (
+    LINEAGE_FILE,
+    STATE_FILE,
+    LineageEvent,
+    Population,
+    ancestors,
+    append_lineage,
+    locked,
+    read_lineage,
+)
 from tests.support.population_run import build
 
 
@@ -58,13 +66,13 @@ def test_it_shows_all_that_state_and_lineage_say_and_needs_no_other_file(trained
     assert {path: path.read_bytes() for path in folder.iterdir() if path.name != "lock"} == before
     rows = rows_of(text)
     assert list(rows) == [each.member_id for each in trained.scheduler.ranked()]
-    assert any(status.exploits for status in trained.statuses())
+    assert any(status.exploits for status in trained.scheduler.population)
     for rank, member in enumerate(trained.scheduler.ranked(), start=1):
         number = member.member_id
         expected = [str(rank), str(number), f"{member.performance:.4g}", "4"]
         expected += [*(f"{value:.3g}" for value in member.hyperparams.values())]
         sources = " <- ".join(str(source) for source, _ in ancestors(events, number)) or "-"
-        assert rows[number] == [*expected, str(trained.statuses()[number].exploits), *sources.split()]
+        assert rows[number] == [*expected, str(trained.scheduler.population[number].exploits), *sources.split()]
     assert f"population in {folder}\n" in text
     assert "the largest is best; members copy after every 1 updates, next after update 4" in text
     assert [event_line(each).plain in text for each in events[-8:]] == [True] * len(events[-8:])

@@ -21,8 +21,8 @@ import torch
 from rlcore import DistributionalPPO, ResumeWarning, SettingError
 from rlcore.errors import CallOrderError, WorkerError
 from rlcore.pbt.__main__ import run
-from rlcore.pbt.exploit import mean_episode_return
 from rlcore.pbt.population import member_seed
+from rlcore.pbt.turns import mean_episode_return
 from rlcore.pbt.workers import Executor, InlineExecutor, ProcessExecutor
 from tests.support.population_on_workers import FromFiles, LastFirst, build, build_model, contents, trained_inline
 from tests.support.population_run import UPDATES
@@ -85,7 +85,7 @@ class TestSameBytes:
         with pytest.raises(WorkerError, match=r"member 1, turn of 1 .*: 4 .* died \(exit code -9.* lack of memory"):
             trained(ProcessExecutor(2), performance=die_in_the_second)
         population = build("population")
-        assert [status.step for status in population.statuses()][1] == 1
+        assert [status.step for status in population.scheduler.population][1] == 1
         population.train(UPDATES)
         assert contents("population") == expected
 

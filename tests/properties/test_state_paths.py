@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlcore import DistributionalPPO, load_checkpoint, save_checkpoint
-from rlcore.pbt.exploit import apply_exploit
+from rlcore.pbt.turns import apply_exploit
 from rlcore.state.registry import LEARNT, Scope
 from tests.support.configurations import CONFIGURATIONS, configured_envs, new_model, trained_model
 from tests.support.costly import costly

@@ -85,7 +85,7 @@ def ints_become_floats(self: Any, value: float) -> float:
 
 
 @fault("fnd-09-log-of-zero", target="rlcore.pbt.hyperparams:HyperparamConfig._check_log_scale", pins="5fec263afe5bddce")
-def log_of_zero(self: Any, low: float) -> None:  # noqa: ARG001
+def log_of_zero(self: Any, low: float) -> None:
     """Accept a logarithmic range that starts at 0."""
 
 
