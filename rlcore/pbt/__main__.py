@@ -113,14 +113,12 @@ def make_executor(kind: str, jobs: int | None) -> Executor:
 
 def parsed_range(text: str) -> dict[str, Any]:
     """Read ``NAME=LOW:HIGH`` or ``NAME=LOW:HIGH:log``; two whole numbers make a range of whole numbers."""
-    name, _, ends = text.partition("=")
+    name, _, ends = text.removesuffix(":log").partition("=")
     try:
-        low, high = (
-            int(end) if end.strip("+-").isdigit() else float(end) for end in ends.removesuffix(":log").split(":")
-        )
+        low, high = (int(end) if end.strip("+-").isdigit() else float(end) for end in ends.split(":"))
     except ValueError as error:
         raise ArgumentTypeError(f"{text!r} is no range; write NAME=LOW:HIGH, or NAME=LOW:HIGH:log") from error
-    return {"name": name, "min_value": low, "max_value": high, "is_log_scale": ends.endswith(":log")}
+    return {"name": name, "min_value": low, "max_value": high, "is_log_scale": text.endswith(":log")}
 
 
 def model_maker(env_id: str, n_envs: int, *, normalize: bool) -> MakeModel:

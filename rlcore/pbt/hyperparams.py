@@ -31,8 +31,7 @@ class Table(BaseModel):
         try:
             super().__init__(**given)
         except ValidationError as error:
-            found = refused_value(error, type(self), given)
-            raise SettingError(f"{where}[{found.setting!r}]", str(found)) from error
+            raise refused_value(error, type(self), given, f"{where}[{{!r}}]") from error
         self.check_rules()
 
     def check_rules(self) -> None:
@@ -174,6 +173,10 @@ def _neighbour(position: int, size: int, generator: np.random.Generator) -> int:
     return neighbours[int(generator.integers(len(neighbours)))]
 
 
+def _hyperparam(given: object) -> object:
+    return HyperparamConfig(**given) if isinstance(given, Mapping) else given
+
+
 class PBTConfig(Table):
     """Settings of a population (Jaderberg et al., 2017).
 
@@ -196,7 +199,7 @@ class PBTConfig(Table):
 
     population_size: Annotated[Count, Field(ge=2)] = 10
     perturbation_interval: Count = 5
-    hyperparams: list[HyperparamConfig] = Field([])
+    hyperparams: list[Annotated[HyperparamConfig, BeforeValidator(_hyperparam)]] = Field([])
     exploit_method: Literal["truncation", "binary_tournament"] = "truncation"
     explore_method: ExploreMethod = "both"
     truncation_ratio: Annotated[Fraction, Field(gt=0)] = 0.2
@@ -208,24 +211,12 @@ class PBTConfig(Table):
     explore_without_exploit: Flag = False
     seed: Seed | None = None
 
-    def __init__(self, **given: Any) -> None:
-        if isinstance(given.get("hyperparams"), list | tuple):
-            given["hyperparams"] = [_hyperparam(i, each) for i, each in enumerate(given["hyperparams"])]
-        super().__init__(**given)
-
     def check_rules(self) -> None:
         """Require every hyperparameter once."""
         names = [each.name for each in self.hyperparams]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise SettingError("PBTConfig['hyperparams']", f"hyperparams names {', '.join(repeated)} more than once")
-
-
-def _hyperparam(position: int, given: object) -> object:
-    try:
-        return HyperparamConfig(**given) if isinstance(given, Mapping) else given
-    except SettingError as error:
-        raise type(error)(f"hyperparams[{position}].{error.setting}", str(error)) from error
 
 
 def check_explorable(
@@ -251,9 +242,7 @@ def optimizer_steps_per_update(*, n_steps: int, n_envs: int, batch_size: int, n_
 def check_warm_up(config: PBTConfig, settings: Any, n_envs: int) -> None:
     """Refuse a population whose first exploits would copy gradient statistics that are still warming up.
 
-    It counts with what may be explored: the fewest optimizer steps an update, and the longest warm-up.
-
-    :param settings: an object that has every setting of the algorithm as an attribute
+    :param settings: has every setting of the algorithm as an attribute; what is explored counts with its worst value
     :raises SettingError: unless ``perturbation_interval`` updates take more than ``vgs_warmup_steps`` optimizer steps
     """
     if not settings.variance_gradient_scaling:
@@ -267,6 +256,5 @@ def check_warm_up(config: PBTConfig, settings: Any, n_envs: int) -> None:
         raise SettingError(
             "perturbation_interval",
             f"perturbation_interval={config.perturbation_interval} updates of {steps} optimizer steps end within "
-            f"vgs_warmup_steps={warm_up}, so the first exploits would copy gradient statistics that are warming up; "
-            f"give at least {warm_up // steps + 1} updates, or a shorter warm-up",
+            f"vgs_warmup_steps={warm_up}; give at least {warm_up // steps + 1} updates, or a shorter warm-up",
         )

@@ -185,8 +185,7 @@ class Population:
     ) -> MemberTask:
         """Describe work, of which ``trained_under`` are the hyperparameters of the member's last file."""
         number = member.member_id
-        target = self._model_file(f"member_{number}_step_{name}.zip")
-        seed = member_seed(self.seed, number)
+        seed, target = member_seed(self.seed, number), self._model_file(f"member_{number}_step_{name}.zip")
         return MemberTask(number, seed, trained_under, self._saved(member), target, total, **work)
 
     def _take_turns(self, target: int, total: int) -> Iterator[PopulationMember]:

@@ -52,13 +52,14 @@ def settings_unchecked(self: Any, **given: Any) -> None:
 
 @unclaimed(
     "settings-of-another-population",
-    target="rlcore.pbt.hyperparams:PBTConfig.__init__",
+    target="rlcore.pbt.hyperparams:Table.__init__",
     pins="32ef75855e1beefc",
 )
 def settings_of_another_population(self: Any, **given: Any) -> None:
     """Double the interval, both the default and a given one."""
-    interval = given.get("perturbation_interval", 5)
-    healthy("settings-of-another-population")(self, **{**given, "perturbation_interval": 2 * interval})
+    if isinstance(self, PBTConfig):
+        given["perturbation_interval"] = 2 * given.get("perturbation_interval", 5)
+    healthy("settings-of-another-population")(self, **given)
 
 
 @unclaimed(
