@@ -1,9 +1,7 @@
 """Trains DistributionalPPO as the trials of Ray Tune, so that Ray's schedulers can explore its hyperparameters.
 
-Ray makes a trial that copies another with ``setup()`` of the explored config, or gives the config to a used actor with
-``reset_config()``, and calls ``load_checkpoint()`` with the other trial's file last. A load that restores the settings
-of the file, or only the groups of its optimizer, so replaces the explored values by those of the other trial, while
-``trial.config`` and every log go on showing the explored ones (ray-project/ray #62173).
+Ray gives a trial that copies another the explored config first, and the other trial's file last. A load that restores
+the settings of the file would so replace the explored values, while every log shows them (ray-project/ray #62173).
 """
 
 from __future__ import annotations
@@ -51,14 +49,11 @@ _logger = logging.getLogger("rlcore.tune")
 class DistributionalPPOTrainable(Trainable):
     """One trial; :func:`trainable` makes a subclass that knows what to train.
 
-    The model that ``make_model`` builds from the present config rules: whatever a checkpoint is loaded for, the
-    settings of the file are not taken over.
-
-    :ivar model: what trains now; another object after a load
+    :ivar plan: the parameters of :func:`trainable`, and ``worst``, the score of a trial that has diverged
+    :ivar model: what trains now, under the settings of the present config; another object after a load
     """
 
     plan: Mapping[str, Any]
-    """The parameters of :func:`trainable`, and ``worst``, the score of a trial that has diverged."""
     model: DistributionalPPO
     _training: TurnwiseTraining | None = None
 
@@ -78,8 +73,8 @@ class DistributionalPPOTrainable(Trainable):
     def step(self) -> dict[str, Any]:
         """Train for ``updates_per_step`` updates.
 
-        :return: ``score``; ``timesteps_total``, environment steps; ``diverged``; ``effective``, see
-            :func:`effective_hyperparameters`; and ``done``, after ``total_timesteps``
+        :return: ``score``, ``timesteps_total``, ``diverged``, ``effective`` (:func:`effective_hyperparameters`) and
+            ``done``, after ``total_timesteps``
         """
         plan = self.plan
         with self._generators.in_place():
@@ -105,13 +100,12 @@ class DistributionalPPOTrainable(Trainable):
         write_atomic(folder / TRIAL_FILE, json.dumps({"trial_id": self.trial_id, "seed": self._seed}).encode())
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Go on from a checkpoint, under the present config.
+        """Go on from the folder that :meth:`save_checkpoint` wrote, under the present config.
 
         A trial goes on from its own checkpoint as if it had not been interrupted. Of another trial it takes over what
         was learnt, as :func:`rlcore.apply_exploit` does, and the number of timesteps; its environments start from a
         reset, with a seed that no trial has used.
 
-        :param checkpoint: the folder that :meth:`save_checkpoint` wrote
         :raises CheckpointError: if the model's file cannot be read
         :raises SettingError: if the trial's own checkpoint has a setting that cannot change, such as ``n_steps``
         :raises StateError: if what the other trial has learnt does not fit this model
@@ -154,10 +148,7 @@ class DistributionalPPOTrainable(Trainable):
             model = self.model = self.plan["make_model"](dict(config), seed)
             for name in sorted(OF_MAKE_MODEL & config.keys()):
                 if getattr(model, name) != config[name]:
-                    built = f"make_model built a model with {getattr(model, name)!r}, which cannot change later"
-                    words = (
-                        f"{name}={config[name]!r} is in the config, and {built}; let make_model read config[{name!r}]"
-                    )
+                    words = f"{name}={config[name]!r} has no effect; let make_model read config[{name!r}]"
                     raise SettingError(name, words)
             known = {*LIVE, *optimizer_options(find_optimizer(model.optimizer_class))} - {"seed"}
             set_hyperparameters(model, {name: value for name, value in config.items() if name in known})
@@ -194,8 +185,7 @@ def trainable(
     :param updates_per_step: updates of one training iteration of Ray
     :param performance: the score of a model; by default the mean return of its last episodes
     :param mode: whether the largest or the smallest score is best; the same as in ``TuneConfig``
-    :param optimizer_exploit_strategy: whether a trial that copies another starts a fresh optimizer (``"reset"``) or
-        copies the moments (``"copy"``)
+    :param optimizer_exploit_strategy: as of :func:`rlcore.apply_exploit`
     :param seed: from which the seeds of the trials are derived
     """
     plan = {
@@ -211,11 +201,11 @@ def trainable(
 
 
 def effective_hyperparameters(model: DistributionalPPO, names: Collection[str] = ()) -> dict[str, Any]:
-    """Read the values that train the model.
+    """Read the values that train the model, of schedules at the present progress.
 
     :param names: further settings or options of the optimizer; those that the model does not have are left out
-    :return: ``learning_rate`` of the optimizer's groups (that of the critics is ``critic_lr_multiplier`` times it),
-        ``clip_range`` and ``ent_coef``, and the settings that were named; schedules at the present progress
+    :return: the settings that were named, ``clip_range``, ``ent_coef``, and ``learning_rate`` of the optimizer's groups
+        (that of the critics is ``critic_lr_multiplier`` times it)
     """
     remaining = model._current_progress_remaining
     group = next(each for each in model.policy.optimizer.param_groups if each.get("name") != "critic")
@@ -228,10 +218,7 @@ def effective_hyperparameters(model: DistributionalPPO, names: Collection[str] =
 
 
 def _differing(saved: Mapping[str, Any], model: DistributionalPPO) -> tuple[Config, Config]:
-    """Return the changeable settings that a file and a model have differently: the file's, and the model's.
-
-    :raises CheckpointError: if such a setting of the file is one that no file holds
-    """
+    """Return the changeable settings that a file and a model have differently: the file's, and the model's."""
     names = sorted(COMPARED & saved.keys())
     names = [name for name in names if not codec.same(saved[name], codec.encode(getattr(model, name), name))]
     return {name: codec.decode(saved[name], name, {}) for name in names}, {name: getattr(model, name) for name in names}

@@ -137,9 +137,7 @@ class HyperparamConfig(Table):
 
     def _check_log_scale(self, low: float) -> None:
         if self.is_log_scale and low <= 0:
-            raise self._error(
-                f"min_value={low!r} and is_log_scale=True contradict each other; give a min_value above 0"
-            )
+            raise self._error(f"min_value={low!r} and is_log_scale=True contradict each other; it must be above 0")
 
     def _error(self, problem: str) -> SettingError:
         return SettingError(f"hyperparams[{self.name!r}]", f"hyperparameter {self.name!r}: {problem}")

@@ -85,8 +85,7 @@ class PBTScheduler:
     def __init__(self, config: PBTConfig, seed: int | None = None) -> None:
         self.config = config
         self.population: list[PopulationMember] = []
-        self.exploitation_count = 0
-        self.exploration_count = 0
+        self.exploitation_count = self.exploration_count = 0
         self.generator = make_generator(config.seed if seed is None else whole_number("seed", seed))
 
     def initialize_population(
@@ -139,10 +138,9 @@ class PBTScheduler:
     def exploit_and_explore(
         self, member: PopulationMember, ranked: Sequence[PopulationMember] | None = None
     ) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
-        """Let a member copy a better one, and let it explore if it did.
+        """Let a member copy a better one, and let it explore if it did, once enough members have reported.
 
-        Nothing happens before enough members have reported. A source whose file cannot be read is not copied, with one
-        ResumeWarning.
+        A source whose file cannot be read is not copied, with one ResumeWarning.
 
         :param ranked: :meth:`ranked`, which a round of decisions needs once; it holds until a member reports
         :return: the source's parameters (None if nothing is copied), the hyperparameters to go on with, and the format
@@ -168,10 +166,7 @@ class PBTScheduler:
     def choose_source(
         self, member: PopulationMember, ranked: Sequence[PopulationMember] | None = None
     ) -> PopulationMember | None:
-        """Draw the member that ``member`` would copy now, which is better than it; None if there is none.
-
-        :param ranked: as in :meth:`exploit_and_explore`
-        """
+        """Draw the better member that ``member`` would copy now; ``ranked`` as in :meth:`exploit_and_explore`."""
         if member.performance is None:
             return None
         if self.config.exploit_method == "binary_tournament":
@@ -224,8 +219,7 @@ class PBTScheduler:
         given: dict[str, Any] = deepcopy(dict(state))
         generator, members = make_generator(0), [PopulationMember(**each) for each in given["members"]]
         generator.bit_generator.state = given["generator"]
-        if len(members) not in (0, self.config.population_size):
-            size = self.config.population_size
+        if len(members) not in (0, size := self.config.population_size):
             raise StateError(f"the state has {len(members)} members and population_size={size}; give that of this one")
         for member in members:
             if member.saved_steps:
@@ -305,10 +299,7 @@ def performance_statistics(members: Sequence[PopulationMember]) -> dict[str, flo
 def truncation_source(
     member: PopulationMember, ranked: Sequence[PopulationMember], config: PBTConfig, generator: np.random.Generator
 ) -> PopulationMember | None:
-    """Draw one of the best that are better than ``member``, each equally likely; None unless it is among the worst.
-
-    :param ranked: the members that have reported, from best to worst
-    """
+    """Draw from the best that are better than ``member`` if it is among the worst, by ``ranked``, all with a score."""
     count = truncation_count(len(ranked), config.truncation_ratio)
     if not any(each is member for each in ranked[len(ranked) - count :]):
         return None
@@ -318,10 +309,7 @@ def truncation_source(
 def tournament_source(
     member: PopulationMember, members: Sequence[PopulationMember], config: PBTConfig, generator: np.random.Generator
 ) -> PopulationMember | None:
-    """Draw one opponent from all others; None unless it is better: with b better of n others, P(copied) = b / n.
-
-    :param members: the members that have reported, in the order of their numbers
-    """
+    """Draw one opponent from all others; None unless it is better: with b better of n others, P(copied) = b / n."""
     opponent = _draw([each for each in members if each is not member], generator)
     candidates = [] if opponent is None else [opponent]
     return _draw(eligible_sources(member, candidates, config.metric_mode), generator)

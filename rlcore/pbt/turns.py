@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -39,10 +39,7 @@ Performance: TypeAlias = Callable[[DistributionalPPO], float]
 
 
 class OwnGenerators:
-    """The state of the global generators for one member, which other members do not change.
-
-    :param seed: of Python's, NumPy's and torch's generators at first
-    """
+    """The state of Python's, NumPy's and torch's generators for one member, seeded at first."""
 
     def __init__(self, seed: int) -> None:
         self._state = capture_generators()
@@ -64,8 +61,6 @@ class OwnGenerators:
 class TurnwiseTraining:
     """``learn()`` in pieces: after all of them the model has the bits that one call would have left.
 
-    A model that was loaded goes on where its run was.
-
     :param total_timesteps: of the whole run, with those that the model has made already; schedules count by it
     :param name: of the run in TensorBoard
     """
@@ -79,8 +74,8 @@ class TurnwiseTraining:
         """Collect a rollout and update, several times.
 
         :param figures: logged with every rollout, next to the model's own
-        :raises NonFiniteError: if a rollout or an update cannot be made; it leaves no trace, the rollout is lost, and
-            the next turn goes on from where the environments are, or from a reset if they returned NaN
+        :raises NonFiniteError: if a rollout or an update cannot be made, which leaves no trace; the next turn goes on
+            from where the environments are, or from a reset if they returned NaN
         """
         model = self.model
         assert model.env is not None, "learn() cannot be entered without an environment"
@@ -128,12 +123,11 @@ class Recipe:
 class MemberTask:
     """A piece of a member's work, in plain data, so that any process of this machine can do it.
 
-    :param hyperparams: under which its last file was saved, or the first ones
-    :param saved: its last file; None if it has none
+    :param hyperparams: under which its last file ``saved`` was written, or the first ones
     :param target: its new model file
     :param total: updates of the member in all, by which schedules count
     :param updates: to train for; 0 for an exploit
-    :param figures: logged with every rollout, next to the model's own
+    :param figures: logged with every rollout
     :param explored: the hyperparameters to go on with after an exploit
     :param parameters: those of the source of an exploit; None if only hyperparameters change
     """
@@ -157,9 +151,8 @@ class MemberTask:
 class TurnResult:
     """The result of a piece of work, next to the new model file.
 
-    :param score: NaN if the member diverged or after an exploit
+    :param score: NaN if the member diverged, for the reason ``diverged``, and after an exploit
     :param parameters: for other members to copy; None after an exploit
-    :param diverged: why the member diverged, or None
     :param vgs_transferred: True if an exploit brought statistics of variance gradient scaling
     """
 
@@ -170,9 +163,8 @@ class TurnResult:
 
 
 class LiveMember:
-    """A member's model and generators in this process.
+    """A member's model and generators in this process, new or from the file ``saved``.
 
-    :param saved: the file that it goes on from, or None for a new model
     :raises SettingError: if the model of the file was trained with other settings
     :raises CheckpointError: if the file cannot be read as a model
     """
@@ -214,20 +206,16 @@ class LiveMember:
             return TurnResult()
         strategy = self._recipe.optimizer_exploit_strategy
         apply_exploit(model, parameters, task.explored, optimizer_exploit_strategy=strategy)
-        for window in (model.ep_info_buffer, model.ep_success_buffer):
-            if window is not None:
-                window.clear()
+        for window in filter(None, (model.ep_info_buffer, model.ep_success_buffer)):
+            window.clear()
         transferred = model.variance_gradient_scaler is not None and parameters.get("vgs_state") is not None
         return TurnResult(vgs_transferred=transferred)
 
 
 def work_from_file(recipe: Recipe, task: MemberTask) -> TurnResult:
     """Do a task in a process that has no live model of the member."""
-    live = LiveMember(recipe, task.seed, task.hyperparams, task.saved)
-    try:
+    with closing(LiveMember(recipe, task.seed, task.hyperparams, task.saved)) as live:
         return live.work(task)
-    finally:
-        live.close()
 
 
 def apply_exploit(
@@ -277,10 +265,10 @@ def apply_exploit(
 def transferred_parts(
     model: DistributionalPPO, parameters: Mapping[Any, Any], strategy: OptimizerStrategy
 ) -> dict[str, Any]:
-    """Select the parts of the source's parameters that the model restores.
+    """Select the parts of the source's parameters that the model restores, without the position of the source's run.
 
-    The position of the source's run is left out. The optimizer's part is the model's own if nothing is to be copied.
-    So is the return scale if none is given: the critics of both members use units that come from the same returns.
+    The optimizer's part is the model's own if nothing is to be copied. So is the return scale if none is given: the
+    critics of both members use units that come from the same returns.
 
     :raises StateError: one side has statistics of its environments and the other has none
     """
@@ -289,10 +277,10 @@ def transferred_parts(
     for key in (key for key, part in parts.items() if part.scope is Scope.COLLECTED):
         if key in taken and (taken[key] is None) != (own[key] is None):
             with_it, without = ("this model", "the source") if taken[key] is None else ("the source", "this model")
-            raise StateError(
-                f"{key}: {with_it} was trained behind VecNormalize and {without} was not; give all members of a "
-                "population the same wrappers"
+            words = (
+                f"{key}: {with_it} was trained behind VecNormalize and {without} was not; give both the same wrappers"
             )
+            raise StateError(words)
         taken.setdefault(key, own[key])
     taken.setdefault(RETURN_SCALE_STATE, own[RETURN_SCALE_STATE])
     if strategy == "reset" or taken.get(OPTIMIZER_STATE) is None:
@@ -312,10 +300,10 @@ def warn_of_what_is_kept(model: DistributionalPPO, parameters: Mapping[Any, Any]
     of_environments = [*(key for key, part in parts.items() if part.scope is Scope.COLLECTED), RETURN_SCALE_STATE]
     kept = [key for key in of_environments if key not in parameters and parts[key].capture() is not None]
     if kept:
-        warn_caller(
-            f"no state for {', '.join(kept)}: this model keeps its own, and the weights were learnt under the source's",
-            ResumeWarning,
+        message = (
+            f"no state for {', '.join(kept)}: this model keeps its own; the weights were learnt under the source's"
         )
+        warn_caller(message, ResumeWarning)
 
 
 def save_pbt_checkpoint(
@@ -336,11 +324,7 @@ def save_pbt_checkpoint(
     :raises CheckpointError: if the file cannot be written
     """
     if env is not None and env is not model.get_env():
-        raise SettingError(
-            "env",
-            f"env={type(env).__name__} is not the environment of this model; give model.get_env(), or call "
-            "model.set_env(env) first",
-        )
+        raise SettingError("env", f"env={type(env).__name__} is not the environment of this model; give None")
     save_checkpoint(
         path,
         {str(key): state for key, state in model.get_parameters().items()},

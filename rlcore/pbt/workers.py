@@ -85,10 +85,7 @@ class ProcessExecutor:
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:
-        """Start no worker yet.
-
-        :raises RuntimeError: in a worker that imports the script which started it
-        """
+        """Start no worker yet; raise RuntimeError in a worker that imports the script which started it."""
         spawn._check_not_importing_main()  # type: ignore[attr-defined]
         return self
 
@@ -157,7 +154,7 @@ Executor: TypeAlias = InlineExecutor | ProcessExecutor
 
 
 def _written(function: Callable[[Any], Any], task: Any, path: Path) -> _Job:
-    """Write a task to a file. In a pipe, a worker that dies within a long message would block all others."""
+    """Write a task to a file; in a pipe, a worker that dies within a long message would block all others."""
     path.write_bytes(cloudpickle.dumps((function, task)))
     return _Job(task, path)
 
@@ -176,10 +173,8 @@ def _after_error(job: _Job, error: BaseException) -> _Job:
         raise error
     job.deaths += 1
     if job.deaths > RETRIES:
-        raise WorkerError(
-            f"{job.task}: {job.deaths} worker processes died, often of a lack of memory; give fewer jobs, or see above "
-            "for what the workers wrote"
-        ) from error
+        words = f"{job.task}: {job.deaths} worker processes died, often of a lack of memory; give fewer jobs"
+        raise WorkerError(words) from error
     return job
 
 

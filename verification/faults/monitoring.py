@@ -34,7 +34,7 @@ def attempts_counted(self: Any, member: PopulationMember, ranked: Any = None) ->
 
 
 @fault(
-    "mon-03-transfers-not-counted", target="rlcore.pbt.population:Population._count_exploit", pins="11e34e9d0e0ce4ef"
+    "mon-03-transfers-not-counted", target="rlcore.pbt.population:Population._count_exploit", pins="17f72498c723a97d"
 )
 def transfers_not_counted(self: Any, trainee: Any, result: Any) -> None:
     """Hand gradient statistics over without counting it."""

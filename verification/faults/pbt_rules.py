@@ -42,7 +42,7 @@ def rules_unchecked(self: Any) -> None:
     """Do not check whether the settings are consistent."""
 
 
-@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="8973c57b6dda4433")
+@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="cbe522dccf842218")
 def settings_unchecked(self: Any, **given: Any) -> None:
     """Accept every value without validation."""
     whole = type(self).model_construct(**given)
@@ -53,7 +53,7 @@ def settings_unchecked(self: Any, **given: Any) -> None:
 @unclaimed(
     "settings-of-another-population",
     target="rlcore.pbt.hyperparams:Table.__init__",
-    pins="32ef75855e1beefc",
+    pins="cbe522dccf842218",
 )
 def settings_of_another_population(self: Any, **given: Any) -> None:
     """Double the interval, both the default and a given one."""
@@ -65,7 +65,7 @@ def settings_of_another_population(self: Any, **given: Any) -> None:
 @unclaimed(
     "history-of-one-report",
     target="rlcore.pbt.scheduler:PopulationMember.record_step",
-    pins="b797d8f8537d3674",
+    pins="671f1eb20baa5b17",
 )
 def history_of_one_report(self: Any, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]) -> None:
     """Keep only the last report in the history."""
@@ -76,7 +76,7 @@ def history_of_one_report(self: Any, step: int, performance: float, hyperparams:
 @unclaimed(
     "history-shared-with-the-report",
     target="rlcore.pbt.scheduler:PopulationMember.record_step",
-    pins="b797d8f8537d3674",
+    pins="671f1eb20baa5b17",
 )
 def history_shared_with_the_report(
     self: Any, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]
@@ -110,7 +110,7 @@ def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None)
 @unclaimed(
     "given-hyperparameters-unchecked",
     target="rlcore.pbt.scheduler:PBTScheduler._checked_hyperparams",
-    pins="b1286342ac5a11a0",
+    pins="88033fb99776c2c6",
 )
 def given_hyperparameters_unchecked(self: Any, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:  # noqa: ARG001
     """Accept any number of mappings with any content."""
