@@ -33,7 +33,6 @@ except ImportError as error:
 
 MODEL_FILE: Final = "model.zip"
 TRIAL_FILE: Final = "trial.json"
-"""The files of a checkpoint."""
 OF_MAKE_MODEL: Final = set(PPOSettings.model_fields) - LIVE - {"seed", "policy_kwargs", "optimizer_class"}
 """Settings that only building a model can set, and that it has as they were given."""
 COMPARED: Final = (LIVE & set(PPOSettings.model_fields)) - SHOWN
@@ -78,7 +77,9 @@ class DistributionalPPOTrainable(Trainable):
         """
         plan = self.plan
         with self._generators.in_place():
-            score, diverged = self._entered().turn(plan["updates_per_step"], {}, plan["performance"])
+            if self._training is None:  # which resets environments, so after what a load restores
+                self._training = TurnwiseTraining(self.model, plan["total_timesteps"], self.trial_name)
+            score, diverged = self._training.turn(plan["updates_per_step"], {}, plan["performance"])
         if diverged is not None:
             _logger.warning("trial %s has diverged and ranks last: %s", self.trial_id, diverged)
         # Rollouts that were lost count, so that such a trial has an end.
@@ -153,12 +154,6 @@ class DistributionalPPOTrainable(Trainable):
             known = {*LIVE, *optimizer_options(find_optimizer(model.optimizer_class))} - {"seed"}
             set_hyperparameters(model, {name: value for name, value in config.items() if name in known})
 
-    def _entered(self) -> TurnwiseTraining:
-        """The training of the model; entering resets environments, which must come after what a load restores."""
-        if self._training is None:
-            self._training = TurnwiseTraining(self.model, self.plan["total_timesteps"], self.trial_name)
-        return self._training
-
 
 def trainable(
     make_model: MakeTrialModel,
@@ -172,12 +167,11 @@ def trainable(
 ) -> type[DistributionalPPOTrainable]:
     """Make the class that ``ray.tune.Tuner`` trains; its metric is ``score``.
 
-    An entry of the config whose name is a setting that a live model can change (``learning_rate``, ``clip_range``, an
-    option of the optimizer such as ``sigma``) is set on the model even if ``make_model`` ignores it. All others are for
-    ``make_model`` to read; a setting that it ignores (``n_steps``) raises an error.
+    Entries of the config that a live model can change (``learning_rate``, an option of the optimizer such as ``sigma``)
+    are set on the model. All others are for ``make_model`` to read; a setting that it ignores raises SettingError.
 
-    Ray's PBT ranks no trial whose score is NaN: such a trial neither copies nor is copied, and so never recovers. So a
-    trial that has diverged, and one whose performance is NaN because no episode has ended, scores infinitely bad.
+    Ray's PBT lets no trial copy whose score is NaN. So a trial that has diverged, and one whose performance is NaN
+    because no episode has ended, scores infinitely bad.
 
     :param make_model: builds a model and its environments from a trial's config and a seed. Ray sends it to other
         processes

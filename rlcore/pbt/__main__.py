@@ -36,10 +36,6 @@ from rlcore.ppo.algorithm import DistributionalPPO
 FAILED: Final = 2
 INTERRUPTED: Final = 130
 EXPLORED: Final = ("learning_rate=1e-5:1e-2:log", "ent_coef=1e-5:1e-2:log", "clip_range=0.1:0.4")
-PAUSE: Final = 1.0
-"""Seconds between two looks at a population."""
-PLAIN_WIDTH: Final = 160
-"""Characters in a line if there is no terminal."""
 
 
 def options_of(arguments: Sequence[str] | None) -> Namespace:
@@ -67,10 +63,7 @@ def options_of(arguments: Sequence[str] | None) -> Namespace:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command, and report an error or a warning in one line.
-
-    :return: the exit code
-    """
+    """Run the command, report an error or a warning in one line, and return the exit code."""
     errors, options = Console(stderr=True, soft_wrap=True, markup=False, highlight=False), options_of(arguments)
     try:
         with warnings.catch_warnings():
@@ -104,7 +97,7 @@ def train(options: Namespace) -> None:
 
 
 def make_executor(kind: str, jobs: int | None) -> Executor:
-    """Make the executor that the options describe; ``jobs`` is for processes."""
+    """Make the executor of a kind; ``jobs`` is for processes."""
     if kind == "inline":
         return InlineExecutor()
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
@@ -150,20 +143,18 @@ def train_shown(population: Population, updates: int) -> PopulationResult:
 def watch(
     folder: Path, *, once: bool = False, console: Console | None = None, pause: Callable[[float], None] = time.sleep
 ) -> None:
-    """Show a population until Ctrl-C, from its state and its lineage alone.
+    """Show a population until Ctrl-C, or once if asked or if the output is no terminal.
 
-    :param once: print it once instead, as is done if the output is no terminal
-    :param pause: waits some seconds
     :raises CheckpointError: if the folder holds no population, or its state is damaged
     """
     console = console or Console(highlight=False)
     if once or not console.is_terminal:
-        console.width = max(console.width, PLAIN_WIDTH)
+        console.width = max(console.width, 160)
         console.print(view(folder), soft_wrap=True)
         return
     with suppress(KeyboardInterrupt), Live(view(folder), console=console, auto_refresh=False) as live:
         while True:
-            pause(PAUSE)
+            pause(1.0)
             with suppress(RLCoreError, OSError):  # what cannot be read now is shown as it was
                 live.update(view(folder), refresh=True)
 

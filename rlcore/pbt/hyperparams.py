@@ -96,7 +96,7 @@ class HyperparamConfig(Table):
             return self.values[int(generator.integers(len(self.values)))]
         # An int represents the interval that rounds to it, so that every int has its share.
         margin = 0.5 if self.is_integer else 0.0
-        low, high = self._range()
+        low, high = cast(list[float], self.ends)
         if self.is_log_scale:
             bottom, top = np.log(low - margin), np.log(high + margin)
             return self._fitted(float(np.exp(bottom + (top - bottom) * generator.random())))
@@ -120,7 +120,7 @@ class HyperparamConfig(Table):
         if self.values is not None:
             possible, allowed = value in self.values, f"one of {self.values}"
         else:
-            (low, high), kind = self._range(), int if self.is_integer else int | float
+            (low, high), kind = cast(list[float], self.ends), int if self.is_integer else int | float
             possible = isinstance(value, kind) and not isinstance(value, bool) and low <= value <= high
             allowed = f"{'an int' if self.is_integer else 'a number'} from {low!r} to {high!r}"
         if not possible:
@@ -128,12 +128,9 @@ class HyperparamConfig(Table):
 
     def _fitted(self, value: float) -> int | float:
         """Return the nearest value that the range holds, of the range's type."""
-        low, high = self._range()
+        low, high = cast(list[float], self.ends)
         clipped = min(max(value, low), high)
         return round(clipped) if self.is_integer else float(clipped)
-
-    def _range(self) -> tuple[int | float, int | float]:
-        return cast(tuple[float, float], (self.min_value, self.max_value))
 
     def _check_log_scale(self, low: float) -> None:
         if self.is_log_scale and low <= 0:
@@ -185,7 +182,7 @@ class PBTConfig(Table):
         ``binary_tournament``: every member copies one opponent, drawn once, that is better
     :param explore_method: ``perturb``, ``resample``, or ``both`` by each hyperparameter's ``resample_probability``
     :param truncation_ratio: share of the members at either end, above 0; at least one member
-    :param checkpoint_dir: folder of the members' checkpoints, made when the first is written
+    :param checkpoint_dir: folder of the members' checkpoints
     :param metric_name: what performance measures, for reports
     :param metric_mode: whether the largest or the smallest performance is best
     :param ready_percentage: share of the members (0 to 1) that must have reported before any exploits; two at least

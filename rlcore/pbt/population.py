@@ -14,7 +14,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, cast
 
 import numpy as np
 
@@ -44,19 +44,12 @@ STATE_FILE: Final = "population.json"
 MEMBERS: Final = "members"
 LINEAGE_FILE: Final = "lineage.jsonl"
 
-Progress: TypeAlias = Callable[[PopulationMember], None]
-
 _logger = logging.getLogger("rlcore.pbt")
 
 
 @dataclass(frozen=True)
 class PopulationResult:
-    """The result of a population.
-
-    :param best: the member of the best score
-    :param model_file: its model, for ``DistributionalPPO.load``
-    :param table: every member, the best first
-    """
+    """The members, the best first, and the model of the best one, for ``DistributionalPPO.load``."""
 
     best: PopulationMember
     model_file: Path
@@ -75,9 +68,8 @@ class Population:
     ``stats_window_size``; before one has ended it is NaN, which ranks last. So does a member whose observations,
     returns or gradients are no longer finite: it makes no more updates in that turn, and goes on if it copies another.
 
-    With ``ProcessExecutor`` decisions, scores, weights and files are the same, but for the seconds that Monitor notes
-    of an episode. Every turn goes on from the member's last file, so environments that cannot be restored (see
-    :class:`rlcore.envs.ResumableEnv`) are reset before it. cloudpickle pickles ``make_model`` and ``performance``.
+    With ``ProcessExecutor`` every turn goes on from the member's last file, so environments that cannot be restored
+    (see :class:`rlcore.envs.ResumableEnv`) are reset before it. cloudpickle pickles ``make_model`` and ``performance``.
 
     :param make_model: called once a member, and with workers once a turn
     :param config: its ``hyperparams`` are settings that :func:`set_hyperparameters` can change; its steps are updates
@@ -133,7 +125,9 @@ class Population:
         """The members' models, in the order of the members; with workers, built again from the members' files."""
         return [live.model for live in self._live or map(self._built, self.scheduler.population)]
 
-    def train(self, updates_per_member: int, progress: Progress | None = None) -> PopulationResult:
+    def train(
+        self, updates_per_member: int, progress: Callable[[PopulationMember], object] = lambda _: None
+    ) -> PopulationResult:
         """Train until every member has made ``updates_per_member`` updates in all.
 
         After the last turn no member copies, so that the result is what was trained. If a later call asks for more, the
@@ -146,7 +140,7 @@ class Population:
             model cannot be written; the folder is as after the last turn
         :raises WorkerError: if the workers that train a member die again and again; the folder is as above
         """
-        total, tell = whole_number("updates_per_member", updates_per_member), progress or (lambda _: None)
+        total = whole_number("updates_per_member", updates_per_member)
         self._model_file("").mkdir(parents=True, exist_ok=True)
         with self._executor, locked(self.folder):
             if repr(read_state(self.folder)) != repr(self._state):
@@ -157,12 +151,12 @@ class Population:
             while True:
                 due = self._explored_step + self.config.perturbation_interval
                 for member in self._take_turns(min(due, total), total):
-                    tell(deepcopy(member))
+                    progress(deepcopy(member))
                 if due >= total:
                     table = tuple(map(deepcopy, self.scheduler.ranked()))
                     return PopulationResult(table[0], self._model_file(table[0].model_file or ""), table)
                 for member in self._exploit_and_explore(total):
-                    tell(deepcopy(member))
+                    progress(deepcopy(member))
 
     def _require_same_config(self, state: Mapping[str, Any]) -> None:
         begun = {**state["config"], "seed": state["seed"]}
@@ -205,8 +199,7 @@ class Population:
                 _logger.warning("member %d has diverged and scores NaN: %s", task.member_id, result.diverged)
             member.model_file = task.target.name
             self.scheduler.update_performance(member, result.score, target, result.parameters)
-            self._commit()
-            self._remove_older_models(member)
+            self._commit(changed=[member])
             yield member
 
     def _exploit_and_explore(self, total: int) -> list[PopulationMember]:
@@ -218,10 +211,8 @@ class Population:
             if member.copied_from is not None:
                 self._count_exploit(member, result)
         self._explored_step += self.config.perturbation_interval
-        self._commit([events[number] for number in sorted(events)])
-        changed = [self.scheduler.population[number] for number in sorted(events)]
-        for member in changed:
-            self._remove_older_models(member)
+        changed = [self.scheduler.population[number] for number in events]
+        self._commit(events.values(), changed)
         return changed
 
     def _exploits(self, events: dict[int, LineageEvent], total: int) -> Iterator[MemberTask]:
@@ -253,8 +244,8 @@ class Population:
     def _model_file(self, name: str) -> Path:
         return (self.folder / MEMBERS / name).absolute()
 
-    def _commit(self, events: Iterable[LineageEvent] = ()) -> None:
-        """Make everything up to here the state that a resumed run starts from."""
+    def _commit(self, events: Iterable[LineageEvent] = (), changed: Iterable[PopulationMember] = ()) -> None:
+        """Make everything up to here the state that a resumed run starts from; then remove older models of members."""
         self._lineage_size = append_lineage(self.folder / LINEAGE_FILE, self._lineage_size, events)
         self._state = {
             "seed": self.seed,
@@ -264,11 +255,10 @@ class Population:
             "scheduler": self.scheduler.state_dict(),
         }
         write_atomic(self.folder / STATE_FILE, json.dumps(self._state).encode())
-
-    def _remove_older_models(self, member: PopulationMember) -> None:
-        for path in self._model_file("").glob(f"member_{member.member_id}_step_*.zip"):
-            if path.name != member.model_file:
-                path.unlink(missing_ok=True)
+        for member in changed:
+            for path in self._model_file("").glob(f"member_{member.member_id}_step_*.zip"):
+                if path.name != member.model_file:
+                    path.unlink(missing_ok=True)
 
 
 def member_seed(seed: int, member_id: int) -> int:
@@ -336,7 +326,7 @@ def append_lineage(path: Path, size: int, events: Iterable[LineageEvent]) -> int
     """Append events so that the file of an interrupted run that goes on holds each of them once.
 
     :param size: bytes that are committed; what follows them is cut off first
-    :return: the bytes with those of the events, which the disk has
+    :return: the bytes with those of the events
     """
     known = [{name: value for name, value in asdict(event).items() if value is not None} for event in events]
     lines = "".join(f"{json.dumps(event, allow_nan=False)}\n" for event in known).encode()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -24,8 +24,6 @@ KEPT = 2
 """Files kept of a member: the newest, and the one before, which the population's last saved state may still name."""
 _ROUNDING = 1e-9
 """A product that is below a whole number by less counts as that number, such as 100 * 0.29 = 28.999999999999996."""
-
-Item = TypeVar("Item")
 
 _logger = logging.getLogger("rlcore.pbt")
 
@@ -238,22 +236,14 @@ class PBTScheduler:
                 each.check_value(held.get(each.name))
         return members
 
-    def _save(
-        self,
-        member: PopulationMember,
-        performance: float,
-        step: int,
-        parameters: dict[str, Any] | None,
-        policy: dict[str, Any] | None,
-    ) -> None:
+    def _save(self, member: PopulationMember, score: float, step: int, parameters: Any, policy: Any) -> None:
         self.config.checkpoint_dir.mkdir(parents=True, exist_ok=True)
         path = path_of(self.config.checkpoint_dir, member, step)
         if parameters is not None:
-            save_checkpoint(path, cast(StateDict, parameters), step=step, performance=performance)
+            save_checkpoint(path, parameters, step=step, performance=score)
         else:
-            save_policy(path, cast(StateDict, policy))
-        member.checkpoint_path = str(path)
-        member.checkpoint_hyperparams = dict(member.hyperparams)
+            save_policy(path, policy)
+        member.checkpoint_path, member.checkpoint_hyperparams = str(path), dict(member.hyperparams)
         member.saved_steps = [*(each for each in member.saved_steps if each != step), step]
 
 
@@ -346,5 +336,5 @@ def ready_count(size: int, ready_percentage: float) -> int:
     return max(2, math.ceil(size * ready_percentage - _ROUNDING))
 
 
-def _draw(candidates: Sequence[Item], generator: np.random.Generator) -> Item | None:
+def _draw(candidates: Sequence[PopulationMember], generator: np.random.Generator) -> PopulationMember | None:
     return candidates[int(generator.integers(len(candidates)))] if candidates else None

@@ -33,7 +33,6 @@ OPTIMIZER_STRATEGIES: tuple[OptimizerStrategy, ...] = get_args(OptimizerStrategy
 
 MakeModel: TypeAlias = Callable[[Mapping[str, HyperparamValue], int], DistributionalPPO]
 """Builds a member's model, with environments of its own, from its hyperparameters and its seed."""
-
 Performance: TypeAlias = Callable[[DistributionalPPO], float]
 """Scores a model."""
 
@@ -103,8 +102,7 @@ class TurnwiseTraining:
         return float(performance(self.model)), None
 
     def _reset_if_lost(self) -> None:
-        """Reset the environments if what they returned last could not be used."""
-        model = self.model
+        model = self.model  # without observations if those that came last could not be used
         if model._last_obs is None and model.env is not None:
             model._last_obs = model.env.reset()
             model._last_episode_starts = np.ones(model.n_envs, dtype=bool)
@@ -112,7 +110,7 @@ class TurnwiseTraining:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The part of the work that is the same for all members and all turns."""
+    """The same for all members and all turns."""
 
     make_model: MakeModel
     performance: Performance
@@ -314,12 +312,10 @@ def save_pbt_checkpoint(
     step: int | None = None,
     performance: float | None = None,
 ) -> Path:
-    """Write what ``model`` has learnt, with the statistics of its VecNormalize, as one v2 checkpoint.
+    """Write what ``model`` has learnt, with the statistics of its VecNormalize, as one v2 checkpoint; return the file.
 
-    :param env: the model's own environment, or None for that
     :param step: default ``model.num_timesteps``
     :param performance: default :func:`mean_episode_return`
-    :return: the file
     :raises SettingError: if ``env`` is not the model's, as the weights were trained on other statistics
     :raises CheckpointError: if the file cannot be written
     """

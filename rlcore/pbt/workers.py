@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from dataclasses import dataclass
 from multiprocessing import spawn
 from pathlib import Path
@@ -29,19 +30,13 @@ RETRIES: Final = 3
 """How often a task whose worker died is done again, the last time alone, so that an error names the right one."""
 
 
-class InlineExecutor:
+class InlineExecutor(nullcontext[None]):
     """Calls the function in this process, one task after the other.
 
     Call ``torch.set_num_threads(1)`` to get the bits that workers get, which have one thread each.
     """
 
     in_process = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing."""
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[tuple[Task, Result]]:
         """Call ``function`` with each task, and yield the tasks with their results.

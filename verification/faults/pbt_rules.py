@@ -129,12 +129,7 @@ def due_before_the_first_step(self: Any, member: PopulationMember) -> bool:
 
 @unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="5b3758bd98a4bd3b")
 def report_saves_nothing(
-    self: Any,
-    member: PopulationMember,
-    performance: float,
-    step: int,
-    parameters: dict[str, Any] | None,
-    policy: dict[str, Any] | None,
+    self: Any, member: PopulationMember, score: float, step: int, parameters: Any, policy: Any
 ) -> None:
     """Record the score without saving the parameters."""
 
