@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, cast
 
 import numpy as np
 
-from rlcore.checkpoint.storage import write_atomic
+from rlcore.checkpoint import write_atomic
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, check_explorable, check_warm_up
 from rlcore.pbt.scheduler import PBTScheduler, PopulationMember

@@ -21,7 +21,7 @@ from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.live import apply_learning_rate, plan_change, set_hyperparameters
 from rlcore.ppo.saving import continued
-from rlcore.state.generators import apply_generators, capture_generators
+from rlcore.state.position import apply_generators, capture_generators
 from rlcore.state.registry import LEARNT, Scope
 from rlcore.warn import warn_caller
 

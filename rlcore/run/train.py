@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from rlcore.checkpoint.formats import with_ending
 from rlcore.errors import CheckpointError, RLCoreError
 from rlcore.pbt.__main__ import FAILED, INTERRUPTED, make_executor, train_shown, watch
 from rlcore.pbt.hyperparams import PBTConfig
@@ -21,7 +22,6 @@ from rlcore.pbt.population import Population
 from rlcore.pbt.workers import Executor
 from rlcore.ppo.saving import continued
 from rlcore.run.config_file import TrainingConfig, build_model, load_config
-from rlcore.state.model_file import with_ending
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 

@@ -22,11 +22,10 @@ from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.utils import LinearSchedule, set_random_seed
 
 from rlcore import DistributionalPPO, NonFiniteError, PopulationMember, ResumeWarning
-from rlcore.checkpoint import storage
 from rlcore.pbt import PBTConfig
 from rlcore.pbt.population import Population, PopulationResult, ancestors, member_seed, read_lineage
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
-from rlcore.state.generators import capture_generators
+from rlcore.state.position import capture_generators
 from rlcore.state.registry import Scope
 from tests.support.population_run import CONFIG, UPDATES, build, build_model
 from tests.support.training import differing, make_envs, make_model
@@ -199,7 +198,7 @@ class TestResume:
             replace(source, target)
 
         with monkeypatch.context() as patch:
-            patch.setattr(storage.os, "replace", interrupted)  # type: ignore[attr-defined]
+            patch.setattr(container.os, "replace", interrupted)  # type: ignore[attr-defined]
             with pytest.raises(KeyboardInterrupt):
                 build(tmp_path).train(UPDATES)
         population = build(tmp_path)

@@ -78,13 +78,13 @@ def global_generators_reseeded(seed: int | None) -> np.random.Generator:
     return generator
 
 
-@fault("fnd-08-ints-become-floats", target="rlcore.pbt.hyperparams:HyperparamConfig._fitted", pins="f1a56393c3691bdd")
+@fault("fnd-08-ints-become-floats", target="rlcore.pbt.hyperparams:HyperparamConfig._fitted", pins="c29d576de2e8551e")
 def ints_become_floats(self: Any, value: float) -> float:
     """Clip an integer hyperparameter without rounding it."""
     return float(min(max(value, self.min_value), self.max_value))
 
 
-@fault("fnd-09-log-of-zero", target="rlcore.pbt.hyperparams:HyperparamConfig._check_log_scale", pins="5fec263afe5bddce")
+@fault("fnd-09-log-of-zero", target="rlcore.pbt.hyperparams:HyperparamConfig._check_log_scale", pins="cafe5162047ba61f")
 def log_of_zero(self: Any, low: float) -> None:
     """Accept a logarithmic range that starts at 0."""
 
@@ -95,7 +95,7 @@ def files_never_removed(folder: Path, member: PopulationMember) -> None:
 
 
 @fault(
-    "fnd-13-file-written-in-place", target="rlcore.checkpoint.storage:_write_through_sibling", pins="b0068e967e87e238"
+    "fnd-13-file-written-in-place", target="rlcore.checkpoint.container:_write_through_sibling", pins="3b889adce7ecc5c4"
 )
 def file_written_in_place(target: Path, content: Any) -> None:
     """Overwrite the old file in place, so that a failed write leaves neither version."""

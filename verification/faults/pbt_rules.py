@@ -99,7 +99,7 @@ def state_shared_with_the_member(self: Any) -> StateDict:
 @unclaimed(
     "drawn-at-construction",
     target="rlcore.pbt.scheduler:PBTScheduler.__init__",
-    pins="d296a2af2fbd9a28",
+    pins="2b46f839e6f23a1c",
 )
 def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None) -> None:
     """Create the population in the constructor."""
@@ -127,7 +127,7 @@ def due_before_the_first_step(self: Any, member: PopulationMember) -> bool:
     return bool(member.step % self.config.perturbation_interval == 0)
 
 
-@unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="5b3758bd98a4bd3b")
+@unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="1e5503048c5683f0")
 def report_saves_nothing(
     self: Any, member: PopulationMember, score: float, step: int, parameters: Any, policy: Any
 ) -> None:
@@ -162,7 +162,7 @@ def ranked_from_the_worst(members: Sequence[PopulationMember], metric_mode: str)
     return ranked[::-1]
 
 
-@unclaimed("always-the-first-candidate", target="rlcore.pbt.scheduler:_draw", pins="10b1e40a44ec4f2f")
+@unclaimed("always-the-first-candidate", target="rlcore.pbt.scheduler:_draw", pins="2df3c4bf92cc8c9d")
 def always_the_first_candidate(
     candidates: Sequence[PopulationMember],
     generator: np.random.Generator,  # noqa: ARG001
@@ -174,7 +174,7 @@ def always_the_first_candidate(
 @unclaimed(
     "drawn-at-the-lower-end",
     target="rlcore.pbt.hyperparams:HyperparamConfig.resample",
-    pins="1aa24865d26d06ac",
+    pins="01e36cee9844f6fd",
 )
 def drawn_at_the_lower_end(self: Any, generator: np.random.Generator) -> HyperparamValue:  # noqa: ARG001
     """Always draw the first value."""
@@ -207,7 +207,7 @@ class _Upwards:
 @unclaimed(
     "range-left",
     target="rlcore.pbt.hyperparams:HyperparamConfig._fitted",
-    pins="f1a56393c3691bdd",
+    pins="c29d576de2e8551e",
 )
 def range_left(self: Any, value: float) -> int | float:
     """Do not clip a value to its range."""
