@@ -198,7 +198,7 @@ class TestResume:
             replace(source, target)
 
         with monkeypatch.context() as patch:
-            patch.setattr(container.os, "replace", interrupted)  # type: ignore[attr-defined]
+            patch.setattr(os, "replace", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 build(tmp_path).train(UPDATES)
         population = build(tmp_path)
