@@ -36,11 +36,11 @@ def attempts_counted(self: Any, member: PopulationMember, ranked: Any = None) ->
 @fault(
     "mon-03-transfers-not-counted", target="rlcore.pbt.population:Population._count_exploit", pins="17f72498c723a97d"
 )
-def transfers_not_counted(self: Any, trainee: Any, result: Any) -> None:
+def transfers_not_counted(self: Any, member: PopulationMember, result: Any) -> None:
     """Hand gradient statistics over without counting it."""
-    before = trainee.vgs_transfers
-    healthy("mon-03-transfers-not-counted")(self, trainee, result)
-    trainee.vgs_transfers = before
+    before = member.vgs_transfers
+    healthy("mon-03-transfers-not-counted")(self, member, result)
+    member.vgs_transfers = before
 
 
 @fault("mon-04-noise-as-asked", target="rlcore.optim.noise:_noise_std", pins="83de319807cb05a9")

@@ -103,12 +103,12 @@ def file_written_in_place(target: Path, content: Any) -> None:
         file.write(content) if isinstance(content, bytes) else content(file)
 
 
-@fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.hyperparams:check_warm_up", pins="ff539b3a2a13e853")
+@fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.population:check_warm_up", pins="ff539b3a2a13e853")
 def warm_up_not_waited_for(config: PBTConfig, settings: Any, n_envs: int) -> None:
     """Do not check how many optimizer steps come before the first exploit."""
 
 
-@fault("int-07-fix-interval-times-batch-size", target="rlcore.pbt.hyperparams:check_warm_up", pins="ff539b3a2a13e853")
+@fault("int-07-fix-interval-times-batch-size", target="rlcore.pbt.population:check_warm_up", pins="ff539b3a2a13e853")
 def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> None:  # noqa: ARG001
     """Apply document 000's rule: perturbation_interval * update_batch_size > vgs.warmup_steps."""
     if config.perturbation_interval * settings.batch_size <= settings.vgs_warmup_steps:
