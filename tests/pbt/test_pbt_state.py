@@ -60,26 +60,19 @@ def test_a_state_is_plain_and_shares_nothing_with_the_scheduler(tmp_path: Path) 
     assert state == before
 
 
-def test_the_files_that_the_last_state_names_are_there_after_one_more_round(tmp_path: Path) -> None:
+def test_the_files_that_the_last_state_names_are_there_after_one_more_round_and_in_a_moved_folder(
+    tmp_path: Path,
+) -> None:
     """A process killed between a report and the next saved state resumes from the state before."""
-    scheduler = make_scheduler(tmp_path)
+    scheduler = make_scheduler(tmp_path / "old")
     for step in (5, 10, 15):
         report(scheduler, [0.1, 0.2, 0.3, 0.4], step)
         state = scheduler.state_dict()
     report(scheduler, [0.1, 0.2, 0.3, 0.4], 20)
-    resumed = PBTScheduler(scheduler.config)
-    resumed.load_state_dict(state)
-    parameters, _, _ = resumed.exploit_and_explore(resumed.population[0])
-    assert repr(parameters) == repr(parameters_of(3))
-
-
-def test_a_folder_that_was_moved_is_found(tmp_path: Path) -> None:
-    scheduler = make_scheduler(tmp_path / "old")
-    report(scheduler, [0.1, 0.2, 0.3, 0.4])
     shutil.move(tmp_path / "old", tmp_path / "new")
-    moved = PBTScheduler(make_config(tmp_path / "new"))
-    moved.load_state_dict(scheduler.state_dict())
-    assert repr(moved.exploit_and_explore(moved.population[0])[0]) == repr(parameters_of(3))
+    resumed = PBTScheduler(make_config(tmp_path / "new"))
+    resumed.load_state_dict(state)
+    assert repr(resumed.exploit_and_explore(resumed.population[0])[0]) == repr(parameters_of(3))
 
 
 def test_no_global_generator_is_touched(tmp_path: Path) -> None:
