@@ -23,7 +23,15 @@ from stable_baselines3.common.utils import LinearSchedule, set_random_seed
 
 from rlcore import DistributionalPPO, NonFiniteError, PopulationMember, ResumeWarning
 from rlcore.pbt import PBTConfig
-from rlcore.pbt.population import Population, PopulationResult, ancestors, member_seed, read_lineage
+from rlcore.pbt.population import (
+    LineageEvent,
+    Population,
+    PopulationResult,
+    ancestors,
+    append_lineage,
+    member_seed,
+    read_lineage,
+)
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
 from rlcore.state.position import capture_generators
 from rlcore.state.registry import Scope
@@ -326,3 +334,32 @@ class TestExploits:
         rates = [member.hyperparams["learning_rate"] for member in population.train(1).table]
         assert rates == sorted(rates)  # type: ignore[type-var]
         assert [member.performance for member in population.scheduler.ranked()] == rates
+
+
+def start(member: int) -> LineageEvent:
+    return LineageEvent("start", member, 0, None, {"gamma": 0.9})
+
+
+def copied(member: int, step: int, source: int) -> LineageEvent:
+    before: dict[str, Any] = {"gamma": 0.9}
+    return LineageEvent("exploit", member, step, -1.5, {"gamma": 0.8}, before, source, step, "v2_full_parameters")
+
+
+def test_what_is_appended_and_not_cut_off_is_read_back(tmp_path: Path) -> None:
+    path, size = tmp_path / "lineage.jsonl", 0
+    for events in ([start(0), start(1)], []):
+        size = append_lineage(path, size, events)
+    append_lineage(path, size, [copied(0, 5, 1), copied(1, 5, 2)])  # is not committed
+    assert append_lineage(path, size, [copied(1, 5, 0)]) == path.stat().st_size
+    assert read_lineage(path) == read_lineage(tmp_path) == [start(0), start(1), copied(1, 5, 0)]
+    assert read_lineage(path, size) == [start(0), start(1)]
+    path.write_bytes(path.read_bytes()[:-7])
+    assert read_lineage(path) == [start(0), start(1)]
+
+
+def test_ancestors_follow_the_copies_back_to_the_start() -> None:
+    """A source that copied another at the same step gives what it had before; an exploration brings no ancestor."""
+    explored = LineageEvent("explore", 2, 12, 1.0, {"gamma": 0.5}, {"gamma": 0.8})
+    events = [start(0), start(1), start(2), copied(1, 5, 0), copied(3, 5, 1), copied(2, 10, 1), explored]
+    found = {member: ancestors(events, member) for member in range(4)}
+    assert found == {0: [], 1: [(0, 5)], 2: [(1, 10), (0, 5)], 3: [(1, 5)]}
