@@ -130,17 +130,6 @@ def test_what_cannot_be_used_is_one_line_and_nothing_is_written(case: str, small
     assert small.read_text() == text
 
 
-def test_an_output_without_ending_does_not_replace_the_file_that_would_get_its_name(
-    small: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "model.zip").write_text("precious")
-    done = run(small, "--output", tmp_path / "model", "--device", "cpu")
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert "model.zip: exists already" in done.stderr
-    assert (tmp_path / "model.zip").read_text() == "precious"
-    assert run(small, "--output", tmp_path / "other", "--device", "cpu").stdout.endswith("other.zip\n")
-
-
 @pytest.mark.parametrize("name", ["sigma", "lr", "ent_coef_initial"])
 def test_a_population_explores_what_only_a_live_model_takes_by_that_name(
     name: str, small: Path, tmp_path: Path

@@ -99,16 +99,3 @@ def test_advantages_are_the_sum_that_defines_them_and_returns_add_the_value(
         assert advantage == pytest.approx(expected, rel=1e-5, abs=1e-5 * size)
         value = min(map(float, rollout.values[step, env]))
         assert buffer.returns[step, env] == pytest.approx(expected + value, rel=1e-5, abs=1e-5 * size)
-
-
-@given(rollouts(), discounts, discounts, st.integers(0, 2**16))
-def test_an_episode_is_worth_the_same_whatever_follows_it(
-    rollout: Rollout, gamma: float, gae_lambda: float, seed: int
-) -> None:
-    end = len(rollout.rewards) // 2
-    rollout.starts[end + 1] = 1.0
-    before = filled_buffer(rollout, gamma, gae_lambda).advantages[: end + 1].copy()
-    rng = np.random.default_rng(seed)
-    rollout.rewards[end + 1 :] = rng.normal(size=rollout.rewards[end + 1 :].shape)
-    rollout.values[end + 1 :] = rng.normal(size=rollout.values[end + 1 :].shape)
-    assert np.array_equal(filled_buffer(rollout, gamma, gae_lambda).advantages[: end + 1], before)

@@ -51,42 +51,6 @@ def cases(draw: st.DrawFn, *, inside: bool = False) -> Case:
     return Case(probabilities, locations.clamp(low, high) if inside else locations, support, float(support.abs().max()))
 
 
-@given(cases())
-def test_mass_is_conserved_and_never_negative(case: Case) -> None:
-    projected = project(case.probabilities, case.locations, case.support)
-    assert projected.shape == (3, len(case.support))
-    assert bool((projected >= 0).all())
-    assert torch.allclose(projected.sum(dim=-1), case.probabilities.sum(dim=-1), atol=TOLERANCE[case.support.dtype])
-
-
-@given(cases(inside=True))
-def test_the_mean_of_mass_within_the_support_is_conserved(case: Case) -> None:
-    projected = project(case.probabilities, case.locations, case.support)
-    before = (case.probabilities * case.locations).sum(dim=-1)
-    assert torch.allclose(categorical_mean(projected, case.support), before, atol=case.tolerance, rtol=0)
-
-
-@given(cases())
-def test_projecting_twice_is_projecting_once(case: Case) -> None:
-    once = project(case.probabilities, case.locations, case.support)
-    atoms = case.support.expand_as(once)
-    twice = project(once, atoms, case.support)
-    assert torch.allclose(twice, once, atol=case.tolerance, rtol=0)
-
-
-@given(cases(), st.floats(0, 300))
-def test_shifting_mass_upwards_never_lowers_the_mean(case: Case, shift: float) -> None:
-    here, there = (project(case.probabilities, case.locations + by, case.support) for by in (0.0, shift))
-    lower, higher = (categorical_mean(each, case.support) for each in (here, there))
-    assert bool((higher >= lower - case.tolerance).all())
-
-
-@given(cases())
-def test_a_value_on_an_atom_stays_there_whole(case: Case) -> None:
-    projected = project_returns(case.support, case.support)
-    assert torch.allclose(projected, torch.eye(len(case.support), dtype=case.support.dtype), atol=case.tolerance)
-
-
 @given(cases(), st.floats(0, 1e30))
 def test_a_value_beyond_the_support_goes_to_its_outermost_atom(case: Case, beyond: float) -> None:
     values = torch.stack([case.support[0] - beyond, case.support[-1] + beyond])

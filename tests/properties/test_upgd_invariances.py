@@ -99,13 +99,6 @@ def test_the_scale_of_the_gradients_can_be_moved_into_the_settings(
     assert same(outcome(optimizer_class, scaled, **moved), outcome(optimizer_class, problem, **NOISY))
 
 
-@given(problem=problems(), factor=st.sampled_from([1e-2, 7.0, 1e4]))
-def test_the_path_of_adaptive_upgd_does_not_depend_on_the_scale_up_to_eps(problem: Problem, factor: float) -> None:
-    scaled = Problem(problem.starts, [[gradient * factor for gradient in step] for step in problem.steps])
-    ends = [outcome(AdaptiveUPGD, each, **SILENT, eps=1e-12) for each in (scaled, problem)]
-    torch.testing.assert_close(ends[0], ends[1], rtol=1e-6, atol=1e-7)
-
-
 @BOTH
 @given(problem=problems(), random=st.randoms(use_true_random=False))
 def test_the_order_of_the_parameters_does_not_matter(optimizer_class: Any, problem: Problem, random: Any) -> None:

@@ -12,7 +12,6 @@ import yaml
 from stable_baselines3.common.vec_env import VecNormalize
 
 from rlcore import (
-    ConfigFileError,
     DistributionalPPO,
     ResumableEnv,
     SettingError,
@@ -126,19 +125,6 @@ def test_what_a_run_cannot_do_without_is_asked_for(run: dict[str, Any], words: s
         load(tmp_path, run)
 
 
-def test_what_only_looks_contradictory_is_accepted(tmp_path: Path) -> None:
-    full_batch = load(tmp_path, changed(algorithm={"batch_size": 48}))
-    assert full_batch.algorithm.batch_size == 48
-    algorithm = {name: value for name, value in ALGORITHM.items() if name != "batch_size"}
-    assert load(tmp_path, {**RUN, "algorithm": algorithm}).algorithm.batch_size == 128
-
-
-def test_a_run_is_frozen() -> None:
-    config = TrainingConfig.from_mapping(RUN)
-    with pytest.raises(ValueError, match="frozen"):
-        config.seed = 4
-
-
 @pytest.mark.parametrize(("batch_size", "n_epochs"), [(24, 2), (20, 3), (1000, 2)])
 def test_the_optimizer_steps_of_an_update_are_those_that_training_takes(batch_size: int, n_epochs: int) -> None:
     model = make_model(make_envs(n_envs=3), n_steps=16, batch_size=batch_size, n_epochs=n_epochs).learn(48)
@@ -205,13 +191,6 @@ def test_an_environment_that_cannot_be_made_is_one_line(words: str, tmp_path: Pa
     assert "\n" not in str(caught.value)
 
 
-def test_arguments_reach_the_environment(tmp_path: Path) -> None:
-    environment = {"id": "Pendulum-v1", "kwargs": {"g": 3.5, "max_episode_steps": 7}}
-    env: Any = build_model(load(tmp_path, changed(environment=environment))).get_env()
-    assert env.get_attr("g") == [3.5] * 3
-    assert env.get_attr("spec")[0].max_episode_steps == 7
-
-
 class Unsaveable(gym.Env[Any, Any]):
     """Keeps something between steps and does not say what."""
 
@@ -238,8 +217,3 @@ def test_an_environment_that_cannot_give_its_state_needs_a_word(tmp_path: Path) 
 def test_what_is_no_mapping_from_names_is_refused(given: Any) -> None:
     with pytest.raises(SettingError, match="is no mapping from names to values"):
         TrainingConfig.from_mapping(given)
-
-
-def test_a_file_error_keeps_its_kind(tmp_path: Path) -> None:
-    with pytest.raises(ConfigFileError, match=r"line 2: found duplicate key"):
-        load(tmp_path, "a: 1\na: 1\n")

@@ -32,7 +32,6 @@ from rlcore.envs.vec_state import (
     unsupported_reason,
 )
 from rlcore.errors import StateError
-from rlcore.types import StateDict
 from tests.support.environments import (
     Custom,
     Silent,
@@ -123,26 +122,6 @@ def test_worker_processes_continue_bit_exactly_and_survive_a_refused_state() -> 
     assert bits_of_state(again) == bits_of_state(state)
     expected = [local.step(np.stack([action] * 2)) for action in actions[20:]]
     assert bits([each[0] for each in seen]) == bits([each[0] for each in expected])
-
-
-class Remembering(VecCheckNan):
-    """A VecEnvWrapper that answers for itself."""
-
-    value = 0.0
-
-    def get_state(self) -> StateDict:
-        return {"value": self.value}
-
-    def set_state(self, state: StateDict) -> None:
-        self.value = state["value"]  # type: ignore[assignment]
-
-
-def test_a_vec_wrapper_that_answers_for_itself_is_asked() -> None:
-    env, fresh = Remembering(make_vec()), Remembering(make_vec())
-    env.reset()
-    env.value = 2.5
-    restore_env_state(fresh, through_file(capture_env_state(env)))
-    assert fresh.value == 2.5
 
 
 class Foreign(VecEnv):

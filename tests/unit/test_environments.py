@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env as check_for_gymnasium
-from stable_baselines3.common.env_checker import check_env as check_for_sb3
 
 from rlcore import SettingError, StateError
 from tests.support.environments import actions_for, bits, edit, make, run, snapshot, through_file
@@ -20,14 +17,6 @@ from verification import environments as environments  # registers them
 
 IDS = ["rlcore/MaskedVelocityCartPole-v0", "rlcore/MaskedVelocityPendulum-v0", "rlcore/ShiftingRewardScale-v0"]
 SHIFTING = "rlcore/ShiftingRewardScale-v0"
-
-
-@pytest.mark.parametrize("env_id", IDS)
-def test_both_checkers_find_nothing_to_remark_on(env_id: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_for_gymnasium(gym.make(env_id).unwrapped, skip_render_check=True)
-        check_for_sb3(gym.make(env_id))
 
 
 @pytest.mark.parametrize(

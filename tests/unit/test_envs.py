@@ -68,24 +68,6 @@ def test_a_state_taken_after_an_episode_end_asks_for_a_reset() -> None:
     assert bits(fresh.reset()) == bits(env.reset())
 
 
-def test_a_number_keeps_its_precision() -> None:
-    env, fresh = make("Pendulum-v1"), make("Pendulum-v1")
-    env.reset(seed=1)
-    env.step(np.array([0.3], np.float32))
-    fresh.set_state(env.get_state())
-    last: Any = fresh.get_wrapper_attr("last_u")
-    assert (last, type(last)) == (np.float32(0.3), np.float32)
-
-
-def test_an_environment_that_was_never_reset_keeps_needing_its_reset() -> None:
-    env = make("Pendulum-v1")
-    env.set_state(make("Pendulum-v1").get_state())
-    with pytest.raises(RuntimeError, match="needs reset"):
-        env.step(np.zeros(1, np.float32))
-    env.reset(seed=1)
-    env.step(np.zeros(1, np.float32))
-
-
 @pytest.mark.parametrize("kind", ["PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"])
 def test_every_numpy_generator_continues(kind: str) -> None:
     env, fresh = make("CartPole-v1"), make("CartPole-v1")
@@ -97,16 +79,6 @@ def test_every_numpy_generator_continues(kind: str) -> None:
 
     assert fresh.unwrapped.np_random.random(9).tolist() == env.unwrapped.np_random.random(9).tolist()
     assert fresh.unwrapped.np_random_seed == -1
-
-
-def test_the_monitor_reports_the_whole_episode_after_a_restore() -> None:
-    env, fresh = make("MountainCar-v0"), make("MountainCar-v0")
-    env.reset(seed=1)
-    run(env, [0] * 150)
-    fresh.set_state(env.get_state())
-    info = [fresh.step(0)[4] for _ in range(50)][-1]
-    assert (info["episode"]["r"], info["episode"]["l"]) == (-200.0, 200)
-    assert fresh.get_wrapper_attr("get_total_steps")() == 200
 
 
 def test_wrappers_and_environments_that_answer_for_themselves_are_asked() -> None:

@@ -8,7 +8,6 @@ from importlib import metadata
 import pytest
 
 import rlcore
-from tests.support.training import make_model
 
 
 @pytest.mark.parametrize("package", ["rlcore.checkpoint", "rlcore.optim", "rlcore.pbt", "rlcore.ppo", "rlcore.resume"])
@@ -27,10 +26,3 @@ def test_the_version_is_that_of_the_distribution() -> None:
     assert rlcore.__version__ == metadata.version("rlverify")
     with pytest.raises(AttributeError, match="has no attribute 'version'"):
         _ = rlcore.version
-
-
-@pytest.mark.filterwarnings("ignore:rich is experimental")  # as Stable-Baselines3 asks, before pytest's own filters
-def test_a_progress_bar_is_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
-    """Stable-Baselines3 asks for tqdm and rich, which the extra ``rlcore`` brings."""
-    make_model().learn(16, progress_bar=True)
-    assert "48/16" in capsys.readouterr().out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from verification.experiments.second_environment import LONGEST, Drift, in_drift
@@ -20,20 +19,6 @@ def test_the_reward_is_what_is_left_of_the_way_to_an_end() -> None:
     first = next(step for step, (_, ended) in enumerate(ends) if ended)
     assert all(reward > 0.0 for reward, ended in ends[:first])
     assert ends[first][0] == 0.0
-
-
-def test_an_environment_goes_on_where_its_state_was_taken() -> None:
-    env, other = Drift(), Drift()
-    env.reset(seed=3)
-    other.reset(seed=4)
-    for _ in range(5):
-        env.step(0)
-    other.set_state(env.get_state())
-    for action in (0, 1, 1, 0):
-        one, two = env.step(action), other.step(action)
-        assert np.array_equal(one[0], two[0])
-        assert one[1:3] == two[1:3]
-    assert np.array_equal(env.reset()[0], other.reset()[0])
 
 
 def test_an_episode_that_stays_on_the_line_ends_in_time() -> None:

@@ -57,13 +57,6 @@ def test_the_innermost_line_of_another_package_is_named(modules: list[str], name
     assert places(function) == [named]
 
 
-def test_a_filter_makes_an_error_of_it() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(ResumeWarning, match="words"):
-            warn_caller("words", ResumeWarning)
-
-
 def test_all_warnings_of_this_package_take_this_way() -> None:
     package = Path(rlcore.__file__).parent
     others = [path for path in package.rglob("*.py") if path.name != "warn.py"]

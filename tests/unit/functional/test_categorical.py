@@ -34,19 +34,6 @@ def test_a_return_is_shared_by_its_neighbours(value: float, expected: list[float
     assert categorical.project_returns(torch.tensor(value), SUPPORT).tolist() == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_shifted_distribution_keeps_its_shape_between_the_atoms() -> None:
-    shifted = categorical.project(torch.tensor([0.5, 0.5, 0, 0]), SUPPORT + 0.5, SUPPORT)
-    assert shifted.tolist() == pytest.approx([0.25, 0.5, 0.25, 0])
-
-
-def test_clipping_moves_the_mean_to_the_edge_of_the_range_and_keeps_the_shape() -> None:
-    probabilities = torch.tensor([[0.0, 0.0, 0.5, 0.5]])
-    clipped = categorical.clip_categorical_mean(probabilities, torch.tensor([0.0]), 0.5, SUPPORT)
-    assert clipped.tolist() == [[0.0, 0.5, 0.5, 0.0]]
-    near = categorical.clip_categorical_mean(probabilities, torch.tensor([1.25]), 0.5, SUPPORT)
-    assert torch.equal(near, probabilities)
-
-
 def test_cross_entropy_is_that_of_the_projected_return() -> None:
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(5, 2, 4, generator=generator, dtype=torch.float64)
@@ -64,15 +51,6 @@ def test_cross_entropy_is_that_of_the_projected_return() -> None:
             assert clipped[sample, critic].item() == pytest.approx(expected)
 
 
-def test_the_loss_is_flat_where_the_probabilities_are_the_frequencies_of_the_returns() -> None:
-    frequencies = torch.tensor([0.1, 0.7, 0.15, 0.05])
-    logits = frequencies.log().requires_grad_()
-    returns = torch.tensor([-1.0] * 2 + [0.0] * 14 + [1.0] * 3 + [2.0])
-    categorical.categorical_cross_entropy(logits.expand(20, 4), returns, SUPPORT).mean().backward()
-    assert logits.grad is not None
-    assert logits.grad.abs().max().item() < 1e-6
-
-
 @pytest.mark.parametrize("spread", [1.0, 90.0, 1e4])
 def test_gradients_stay_finite_however_sure_the_critic_is(spread: float) -> None:
     logits = torch.tensor([[0.0, spread, 0.0, -spread]], requires_grad=True)
@@ -83,17 +61,6 @@ def test_gradients_stay_finite_however_sure_the_critic_is(spread: float) -> None
     assert logits.grad is not None
     assert bool(logits.grad.isfinite().all())
     assert bool(clipped.isfinite().all())
-
-
-def test_a_mean_within_the_range_has_the_gradient_of_the_unclipped_distribution() -> None:
-    logits = torch.tensor([[0.1, 0.4, -0.3, 0.2]], dtype=torch.float64, requires_grad=True)
-    support, returns = SUPPORT.double(), torch.tensor([0.3], dtype=torch.float64)
-    old = torch.tensor([0.4], dtype=torch.float64)
-    (clipped,) = torch.autograd.grad(
-        categorical.clipped_cross_entropy(logits, returns, old, 5.0, support).sum(), logits
-    )
-    (plain,) = torch.autograd.grad(categorical.categorical_cross_entropy(logits, returns, support).sum(), logits)
-    assert torch.allclose(clipped, plain)
 
 
 def test_beyond_the_range_the_mean_has_no_gradient() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from rlcore.functional.utility import UtilityExtremes, bounded, gate, gather, joint_extremes, utility_scale
+from rlcore.functional.utility import UtilityExtremes, bounded, gate, gather, utility_scale
 
 
 @pytest.mark.parametrize("scale_dtype", [torch.float32, torch.float64])
@@ -44,10 +44,3 @@ def test_values_are_limited_to_a_quarter_of_the_range_of_their_dtype(dtype: torc
     quarter = torch.finfo(dtype).max / 4
     values = torch.tensor([-torch.inf, -quarter, -1.0, 0.99 * quarter, torch.inf], dtype=dtype)
     assert torch.equal(bounded(values), torch.tensor([-quarter, -quarter, -1.0, 0.99 * quarter, quarter], dtype=dtype))
-
-
-def test_extremes_are_joined_whether_they_are_numbers_or_tensors() -> None:
-    one, other = UtilityExtremes(-1.0, 5.0), UtilityExtremes(torch.tensor(2.0), torch.tensor(3.0))
-    assert joint_extremes([one]) is one
-    joint = joint_extremes([one, other])
-    assert (float(joint.maximum), float(joint.maximum_magnitude)) == (2.0, 5.0)

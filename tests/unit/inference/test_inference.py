@@ -18,7 +18,6 @@ from rlcore import (
     SettingError,
     infer_signals,
     load_policy,
-    save_checkpoint,
 )
 from rlcore.checkpoint import load_container, save_container
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
@@ -80,16 +79,6 @@ def test_environments_side_by_side_get_the_actions_of_each_alone(file: Path) -> 
     assert actions.shape == (STEPS, 2, 1)
     np.testing.assert_allclose(actions[:, 0], infer_signals(file, RAW, STARTS), atol=1e-8)
     np.testing.assert_allclose(actions[:, 1], infer_signals(file, RAW[::-1], STARTS[::-1]), atol=1e-8)
-
-
-def test_discrete_actions_without_a_normaliser_are_the_models_own(tmp_path: Path) -> None:
-    model = make_model()
-    model.save(tmp_path / "model.zip")
-    observations = np.random.default_rng(0).normal(size=(STEPS, 4)).astype(np.float32)
-    actions = infer_signals(tmp_path / "model", observations, STARTS)
-    np.testing.assert_array_equal(actions, expected_actions(model, observations))
-    assert set(actions) == {0, 1}
-    assert not load_policy(tmp_path / "model").normalizes
 
 
 @pytest.mark.parametrize(
@@ -200,20 +189,6 @@ def test_images_may_have_their_channels_first_or_last(named: bool, tmp_path: Pat
     for given in (images, images.transpose(0, 3, 1, 2)):
         found = infer_signals(tmp_path / "model.zip", {"camera": given} if named else given)
         np.testing.assert_allclose(found, expected, atol=1e-6)
-
-
-def test_a_checkpoint_is_refused_with_what_to_do(model: DistributionalPPO, tmp_path: Path) -> None:
-    save_checkpoint(tmp_path / "v2.pt", model.get_parameters(), step=48, performance=0.0)
-    with pytest.raises(CheckpointError, match=r"v2\.pt: .*set_parameters\(path\)"):
-        load_policy(tmp_path / "v2.pt")
-
-
-def test_without_a_digest_a_warning_or_a_refusal(file: Path, tmp_path: Path) -> None:
-    torch.save(load_container(file), tmp_path / "plain.zip")
-    with pytest.warns(UserWarning, match="carries no digest"):
-        load_policy(tmp_path / "plain.zip")
-    with pytest.raises(CheckpointError, match="carries no digest"):
-        load_policy(tmp_path / "plain.zip", require_digest=True)
 
 
 LAYER: list[str | int] = ["state", "normalizer_state", "layers", 0]

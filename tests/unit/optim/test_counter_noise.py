@@ -80,19 +80,6 @@ def test_noise_is_standard_normal() -> None:
     assert stats.kstest(sample, "norm").pvalue > 0.01
 
 
-@pytest.mark.parametrize("sigmas", [2.0, 3.0, 4.0, 4.5])
-def test_tails_have_the_share_of_a_normal_distribution(sigmas: float) -> None:
-    sample = np.concatenate([draws(step=step) for step in range(1, 5)])
-    expected = len(sample) * 2 * stats.norm.sf(sigmas)
-    assert abs(np.sum(np.abs(sample) > sigmas) - expected) < 4 * math.sqrt(expected)
-
-
-@pytest.mark.parametrize("lag", [1, 2, 1023, 1024, 2048, 3072, 4096, 2**16])
-def test_elements_are_independent(lag: int) -> None:
-    sample = draws()
-    assert_independent(sample[lag:], sample[:-lag])
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -136,13 +123,6 @@ def make(groups: list[int], dtype: torch.dtype = torch.float32) -> UPGD:
     """Groups of so many parameters of 3 elements each."""
     chosen = [{"params": [nn.Parameter(torch.zeros(3, dtype=dtype)) for _ in range(count)]} for count in groups]
     return UPGD(chosen, lr=1.0, sigma=1.0, seed=SEED)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_noise_does_not_depend_on_the_layout_of_the_groups(dtype: torch.dtype) -> None:
-    together, apart = make([4], dtype), make([1, 3], dtype)
-    for _ in range(3):
-        assert torch.equal(noisy_step(together), noisy_step(apart))
 
 
 def test_two_optimizers_do_not_disturb_each_other_or_the_global_generator() -> None:

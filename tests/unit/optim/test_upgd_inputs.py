@@ -79,15 +79,6 @@ class TestSettings:
         assert caught.value.setting == "param_groups[1]['params']"
         assert len(optimizer.param_groups) == 1
 
-    def test_what_torch_refuses_is_still_refused_by_torch(self) -> None:
-        with pytest.raises(ValueError, match="empty parameter list"):
-            UPGD([])
-        with pytest.raises(TypeError, match="ordered collections"):
-            UPGD(make_parameters()).add_param_group({"params": set(make_parameters())})
-        for unknown in ("learning_rate", "eps"):
-            with pytest.raises(TypeError, match=unknown):
-                UPGD(make_parameters(), **{unknown: 0.1})
-
 
 class TestSeeds:
     @BOTH
@@ -161,13 +152,6 @@ class TestGradients:
         assert_same(snapshot(optimizer), before)
 
     @BOTH
-    def test_no_gradient_at_all_is_no_step(self, optimizer_class: Any) -> None:
-        optimizer = optimizer_class(make_parameters())
-        before = snapshot(optimizer)
-        assert optimizer.step() is None
-        assert_same(snapshot(optimizer), before)
-
-    @BOTH
     def test_a_step_leaves_empty_parameters_gradients_and_graph_alone(self, optimizer_class: Any) -> None:
         empty, other = nn.Parameter(torch.zeros(0, 3)), nn.Parameter(torch.ones(2))
         empty.grad, other.grad = torch.zeros(0, 3), torch.tensor([1.0, -2.0])
@@ -176,20 +160,6 @@ class TestGradients:
         assert not torch.equal(other.detach(), torch.ones(2))
         assert other.grad.tolist() == [1.0, -2.0]
         assert (other.requires_grad, other.is_leaf) == (True, True)
-
-    def test_closure_is_evaluated_with_gradients_and_its_loss_returned(self) -> None:
-        parameter = nn.Parameter(torch.tensor([3.0]))
-        optimizer = UPGD([parameter], lr=0.1, sigma=0.0)
-
-        def closure() -> float:
-            optimizer.zero_grad()
-            loss = parameter.square().sum()
-            torch.autograd.backward(loss)
-            return loss.item()
-
-        losses: list[Any] = [optimizer.step(closure) for _ in range(3)]
-        assert losses[0] == 9.0
-        assert losses[0] > losses[1] > losses[2]
 
 
 class TestGroups:
@@ -209,15 +179,3 @@ class TestGroups:
         restored = AdaptiveUPGD([{"params": make_parameters()}, {"params": make_parameters()}])
         restored.load_state_dict(optimizer.state_dict())
         assert restored.param_groups[1]["lr_multiplier"] == 4
-
-    @BOTH
-    def test_a_group_may_be_a_single_parameter_without_dimensions_and_have_a_scheduler(
-        self, optimizer_class: Any
-    ) -> None:
-        temperature = nn.Parameter(torch.tensor(1.0))
-        optimizer = optimizer_class([{"params": temperature}], lr=0.1)
-        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
-        take_steps(optimizer, 0, 1)
-        scheduler.step()
-        assert temperature.item() != 1.0
-        assert optimizer.param_groups[0]["lr"] == pytest.approx(0.05)

@@ -6,7 +6,6 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -24,7 +23,6 @@ from tests.unit.optim.upgd_steps import (
     every_parameter,
     make,
     parameters_of,
-    snapshot,
     states_of,
     take_steps,
 )
@@ -244,19 +242,6 @@ def test_averages_that_others_change_are_those_of_the_next_step(optimizer_class:
 
 
 @BOTH
-@pytest.mark.parametrize("path", ["compiled", "torch"])
-def test_copies_share_nothing_and_go_on_alike(optimizer_class: Any, path: str) -> None:
-    optimizer = make(optimizer_class, path)
-    take_steps(optimizer, 0, 3)
-    twin = copy.deepcopy(optimizer)
-    before = snapshot(twin)
-    take_steps(optimizer, 3, 2)
-    assert_same(snapshot(twin)[:2], before[:2])
-    take_steps(twin, 3, 2)
-    assert_same(snapshot(twin), snapshot(optimizer))
-
-
-@BOTH
 def test_a_step_goes_on_from_rescaled_utilities(optimizer_class: Any) -> None:
     """As of a loaded state whose utilities were multiplied."""
     rescaled, multiplied = make(optimizer_class), make(optimizer_class)
@@ -315,17 +300,3 @@ def test_autograd_notices_that_a_step_has_changed_a_parameter(optimizer_class: A
     optimizer.step()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
-
-
-def test_the_exponential_of_the_kernel_is_exact_to_float32() -> None:
-    """Within the range that float32 holds; beyond it the ends, and NaN of NaN. The blocks fit the cache."""
-    from rlcore.optim import noise, upgd_kernel
-
-    assert (upgd_kernel.BLOCK, upgd_kernel.LANES) == (noise.BLOCK, noise.LANES)
-    assert upgd_kernel.BLOCK * (4 + 4) <= 64 * 1024
-    inputs = np.linspace(-87, 88, 2001, dtype=np.float32)
-    found = np.array([upgd_kernel._exponential(each) for each in inputs])
-    np.testing.assert_allclose(found, np.exp(inputs.astype(np.float64)), rtol=3e-7)
-    least, most, undefined = (upgd_kernel._exponential(np.float32(each)) for each in (-np.inf, np.inf, np.nan))
-    assert (least, most) == (found[0], found[-1])
-    assert np.isnan(undefined)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -49,20 +47,6 @@ def test_the_table_can_be_passed_back_in(settings: dict[str, Any]) -> None:
     assert settings_of(again) == settings_of(direct)
 
 
-@pytest.mark.slow
-def test_a_type_checker_knows_the_keywords(tmp_path: Path) -> None:
-    (tmp_path / "used.py").write_text(
-        "from rlcore import DistributionalPPO\n"
-        "DistributionalPPO('MlpLstmPolicy', None, n_steps=16)\n"
-        "DistributionalPPO('MlpLstmPolicy', None, n_steps='16')\n"
-        "DistributionalPPO('MlpLstmPolicy', None, n_step=16)\n"
-    )
-    command = [sys.executable, "-m", "mypy", "--follow-imports=silent", "--cache-dir", str(tmp_path), "used.py"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
-    lines = [line.split(":")[1] for line in found.splitlines() if ": error:" in line]
-    assert lines == ["3", "4"], found
-
-
 class TestAttributes:
     """A setting that is assigned to later changes what trains, or raises."""
 
@@ -97,10 +81,3 @@ class TestAttributes:
         with pytest.raises(SettingError, match=f"{name}={value} cannot change in a model that exists"):
             setattr(model, name, value)
         assert getattr(model, name) == before
-
-    def test_what_is_printed_and_logged_may_change_and_is_checked(self, tmp_path: Path) -> None:
-        model = make_model()
-        model.verbose, model.tensorboard_log = 1, str(tmp_path)
-        assert (model.verbose, model.tensorboard_log) == (1, str(tmp_path))
-        with pytest.raises(SettingError, match="verbose=3 cannot be used"):
-            model.verbose = 3

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from stable_baselines3.common.logger import Logger
 
 from rlcore import DistributionalPPO
 from tests.support.resume_run import outcome
@@ -57,16 +56,6 @@ def test_the_value_loss_reaches_the_critics_alone_and_never_the_actor_s_lstm(net
 
 
 @each_network
-def test_the_critic_group_holds_the_networks_that_exist_at_the_critics_rate(network: str) -> None:
-    model = model_with(network, critic_lr_multiplier=2.0, learning_rate=1e-3)
-    model.learn(48)
-    names = {id(parameter): name.split(".")[0] for name, parameter in model.policy.named_parameters()}
-    groups = {group["name"]: group for group in model.policy.optimizer.param_groups}
-    assert {names[id(parameter)] for parameter in groups["critic"]["params"]} == CRITIC_MODULES[network]
-    assert (groups["actor"]["lr"], groups["critic"]["lr"]) == (1e-3, 2e-3)
-
-
-@each_network
 def test_a_saved_run_with_it_goes_on_exactly(network: str, tmp_path: Path) -> None:
     model = model_with(network, n_epochs=1)
     model.learn(48)
@@ -76,15 +65,6 @@ def test_a_saved_run_with_it_goes_on_exactly(network: str, tmp_path: Path) -> No
     assert (loaded.policy.lstm_critic is None) is (network != "own")
     loaded.learn(48, reset_num_timesteps=False)
     assert differing(outcome(model), outcome(loaded)) == []
-
-
-@each_network
-def test_an_update_is_logged_in_full_with_it(network: str) -> None:
-    model = model_with(network, n_epochs=1)
-    model.set_logger(Logger(None, []))
-    model.learn(48)
-    logged = set(model.logger.name_to_value)
-    assert {"train/value_loss", "train/explained_variance", "vgs/scaling_factor", "train/approx_kl"} <= logged
 
 
 @pytest.mark.parametrize(("network", "depends"), [("own", True), ("shared", True), ("none", False)])

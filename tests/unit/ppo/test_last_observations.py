@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -10,7 +9,7 @@ import pytest
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
 
-from rlcore import DistributionalPPO, NonFiniteObservationError, ResumableEnv
+from rlcore import NonFiniteObservationError, ResumableEnv
 from tests.support.training import differing, make_model, normalized
 
 
@@ -72,18 +71,3 @@ def test_the_environment_is_named_and_what_was_learnt_stays(value: float, normal
     made[1].value = None
     model.learn(48, reset_num_timesteps=False)
     assert differing(before, model.get_parameters()) != []
-
-
-def test_what_is_saved_after_it_goes_on_as_if_it_had_not_happened(tmp_path: Path) -> None:
-    envs, made = breakable(normalize=True)
-    model = make_model(envs)
-    model.learn(48)
-    made[0].value = made[2].value = float("nan")
-    with pytest.raises(NonFiniteObservationError, match="environment 0, 2 holds"):
-        model.learn(48, reset_num_timesteps=False)
-    model.save(tmp_path / "model.zip")
-    resumed = DistributionalPPO.load(tmp_path / "model.zip", env=breakable(normalize=True)[0], device="cpu")
-    resumed.learn(96 - resumed.num_timesteps, reset_num_timesteps=False)
-    undisturbed = make_model(breakable(normalize=True)[0])
-    undisturbed.learn(96)
-    assert differing(undisturbed.get_parameters(), resumed.get_parameters()) == []

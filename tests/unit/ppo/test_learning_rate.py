@@ -13,7 +13,7 @@ from stable_baselines3.common.utils import LinearSchedule
 from torch import nn
 
 from rlcore import AdaptiveUPGD, DistributionalPPO, SettingError
-from tests.support.training import make_envs, make_model
+from tests.support.training import make_model
 
 
 def rates(model: DistributionalPPO) -> dict[str, float]:
@@ -28,15 +28,6 @@ def test_lr_of_optimizer_kwargs_rules_before_and_after_training(lr: float, optim
     model.learn(96)
     assert rates(model) == {"actor": lr, "critic": lr}
     assert model.learning_rate == lr
-
-
-def test_lr_survives_training_then_save_then_load_then_training(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    model = make_model(optimizer_kwargs={"lr": 7e-3})
-    model.learn(48)
-    model.save(tmp_path / "model")
-    loaded = DistributionalPPO.load(tmp_path / "model", env=make_envs(), device="cpu")
-    loaded.learn(48, reset_num_timesteps=False)
-    assert rates(loaded) == {"actor": 7e-3, "critic": 7e-3}
 
 
 @pytest.mark.parametrize(

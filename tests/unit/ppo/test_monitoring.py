@@ -90,12 +90,6 @@ def test_values_of_the_rollout_are_described() -> None:
     assert found["train/explained_variance"] == pytest.approx(1 - residual.var() / seen.returns.var(), rel=1e-3)
 
 
-def test_a_single_critic_does_not_diverge_from_another() -> None:
-    found, _ = logged(1, n_critics=1)
-    assert "twin_critics/divergence" not in found
-    assert "train/value_variance" in found
-
-
 def test_factors_of_the_scaling_are_described_over_the_update() -> None:
     found, seen = logged(4, vgs_warmup_steps=1, vgs_alpha=1.0, n_epochs=3)
     assert len(seen.factors) == 6

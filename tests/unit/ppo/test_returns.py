@@ -40,17 +40,6 @@ def test_before_the_first_rollout_returns_are_as_they_are_and_the_first_counts_f
     assert scale.statistics == pytest.approx((2.0, 1.0))
 
 
-def test_measuring_leaves_the_snapshot_until_it_is_activated() -> None:
-    scale = ReturnScale("zero_lag", 0.9, 1e-4)
-    scale.update(np.array([2.0, 6.0]))
-    assert scale.snapshot == (0.0, 1.0)
-    scale.activate()
-    assert scale.snapshot == scale.statistics == pytest.approx((4.0, 2.0))
-    values = torch.tensor([8.0, 4.0])
-    assert scale.normalise(values).tolist() == pytest.approx([2.0, 0.0])
-    assert torch.allclose(scale.denormalise(scale.normalise(values)), values)
-
-
 @pytest.mark.parametrize("constant", [0.0, 1e6, -1e-3])
 def test_constant_returns_do_not_explode(constant: float) -> None:
     scale = ReturnScale("zero_lag", 0.9, 0.01)

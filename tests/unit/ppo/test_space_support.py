@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlcore import CheckpointError, DistributionalPPO, SettingError
-from rlcore.checkpoint import load_container, save_container
-from rlcore.checkpoint.codec import encode
+from rlcore import DistributionalPPO, SettingError
 from tests.support.space_cases import BOX, IMAGE, TWO, Echo
 from tests.support.training import make_model
 
@@ -74,29 +71,3 @@ def test_images_that_are_normalised_already_are_read_when_told_so() -> None:
     assert model.learn(16).num_timesteps == 16
     assert options == {"features_extractor_kwargs": {"features_dim": 4}}
     assert model.policy.critic_arch == []
-
-
-@pytest.mark.parametrize(
-    ("field", "space"),
-    [
-        ("observation_space", spaces.Tuple([BOX])),
-        ("observation_space", spaces.Dict({"x": BOX})),
-        ("action_space", spaces.Tuple([TWO])),
-    ],
-)
-def test_a_file_with_such_spaces_is_refused_by_name(field: str, space: spaces.Space[Any], tmp_path: Path) -> None:
-    make_model(Echo(BOX, TWO)).save(tmp_path / "model.zip")
-    content: Any = load_container(tmp_path / "model.zip")
-    content[field] = encode(space, field)
-    save_container(tmp_path / "model.zip", content)
-    with pytest.raises(CheckpointError, match=r"model\.zip.*(Tuple|Dict)"):
-        DistributionalPPO.load(tmp_path / "model.zip")
-
-
-def test_a_file_that_asks_for_more_memory_than_there_is_is_refused_by_name(tmp_path: Path) -> None:
-    make_model().save(tmp_path / "model.zip")
-    content: Any = load_container(tmp_path / "model.zip")
-    content["settings"]["n_steps"] = 10**15
-    save_container(tmp_path / "model.zip", content)
-    with pytest.raises(CheckpointError, match=r"model\.zip: asks for a model larger"):
-        DistributionalPPO.load(tmp_path / "model.zip")
