@@ -54,18 +54,6 @@ def test_a_run_cut_in_a_rollout_and_resumed_in_a_new_process_ends_with_the_same_
     assert differing(expected, resumed["state"]) == []
 
 
-def test_predicting_between_load_and_learn_does_not_disturb_the_resumed_run(tmp_path: Path) -> None:
-    model = make_model()
-    model.learn(48)
-    model.save(tmp_path / "model.zip")
-    model.learn(48, reset_num_timesteps=False)
-    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu")
-    torch.rand(7)
-    loaded.predict(loaded.env.reset(), deterministic=False)
-    loaded.learn(48, reset_num_timesteps=False)
-    assert differing(model.get_parameters(), loaded.get_parameters()) == []
-
-
 def test_environments_without_the_contract_start_from_a_reset_and_one_warning_says_so(tmp_path: Path) -> None:
     def plain() -> DummyVecEnv:
         return make_vec_env("CartPole-v1", n_envs=2, seed=0)
@@ -147,15 +135,3 @@ def test_after_environments_that_do_not_fit_the_right_ones_still_resume_exactly(
     loaded.set_env(make_envs())
     loaded.learn(48, reset_num_timesteps=False)
     assert differing(model.get_parameters(), loaded.get_parameters()) == []
-
-
-def test_starting_anew_after_a_load_restores_nothing_of_the_old_run(tmp_path: Path) -> None:
-    model = make_model()
-    model.learn(48)
-    model.save(tmp_path / "model.zip")
-    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        loaded.learn(48)
-    assert loaded.num_timesteps == 48
-    assert loaded.pending_state == {}

@@ -15,12 +15,10 @@ from stable_baselines3.common.vec_env import VecNormalize
 from rlcore import (
     CheckpointError,
     DistributionalPPO,
-    SettingError,
     infer_signals,
     load_policy,
 )
 from rlcore.checkpoint import load_container, save_container
-from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from tests.support.environments import Parts, edit
 from tests.support.space_cases import Echo
 from tests.support.training import SMALL, make_envs, make_model
@@ -127,24 +125,6 @@ def test_loading_and_acting_leave_the_generators_alone(file: Path) -> None:
     assert (policy.device.type, policy.action_space.shape, policy.observation_space.shape) == ("cpu", (1,), (3,))
 
 
-def test_the_network_is_put_where_map_location_says(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent_to: list[str] = []
-
-    def sent(policy: Any, device: Any) -> Any:
-        sent_to.append(str(device))
-        return policy
-
-    monkeypatch.setattr(DistributionalRecurrentPolicy, "to", sent)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    for given in ("cuda:1", torch.device("cuda:0"), "cpu"):
-        load_policy(file, map_location=given)
-    load_policy(file)
-    assert sent_to == ["cuda:1", "cuda:0", "cpu", "cpu"]
-    with pytest.raises(SettingError, match=r"map_location='cuda:2'.* has 2 CUDA device"):
-        load_policy(file, map_location="cuda:2")
-
-
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_cuda_acts_as_the_cpu_does(file: Path) -> None:
@@ -215,12 +195,6 @@ def test_statistics_that_cannot_be_right_are_refused(
     save_container(tmp_path / "bad.zip", edit(load_container(file), path, value))
     with pytest.raises(CheckpointError, match=rf"bad\.zip: .*{message}"):
         load_policy(tmp_path / "bad.zip")
-
-
-@pytest.mark.parametrize("given", [np.zeros(4), np.zeros((2, 4)), [[0, 1, 2], [0, 1]], [0, np.nan, 0], ["a", "b", "c"]])
-def test_what_the_policy_cannot_act_on_raises(given: Any, file: Path) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        load_policy(file).predict(given)
 
 
 @pytest.mark.parametrize(("observations", "starts"), [(RAW[:0], None), (RAW, STARTS[1:]), (RAW[1:], STARTS)])

@@ -112,32 +112,6 @@ def test_a_copy_is_unlinked_until_it_gets_parameters_and_then_goes_on(
     assert factors == train(original, 10, seed=6)
 
 
-@EVERY_ESTIMATOR
-def test_the_state_is_a_snapshot_of_tensors_and_plain_values(estimator: Any) -> None:
-    """In both directions: what becomes of a state reaches no scaler, and the other way round."""
-
-    def kinds(value: Any) -> set[type]:
-        if isinstance(value, dict | list):
-            return {kind for item in (value.values() if isinstance(value, dict) else value) for kind in kinds(item)}
-        return {type(value)}
-
-    scaler, other = trained(estimator), trained(estimator, steps=2)
-    state = scaler.state_dict()
-    assert kinds(state) <= {Tensor, bool, int, float, str, type(None)}
-    before = leaves(state)
-    other.load_state_dict(state)
-    for each in (other, scaler):
-        train(each, 3, seed=4)
-    assert leaves(state) == before
-    before = leaves(scaler.state_dict())
-    for values in scaler.state_dict()["estimator_state"].values():
-        for tensor in values if isinstance(values, list) else [values]:
-            tensor.fill_(7)
-    assert leaves(scaler.state_dict()) == before
-    loaded = leaves(other.state_dict())
-    assert loaded == before
-
-
 @pytest.mark.parametrize(
     "drop",
     [lambda scaler: scaler.load_state_dict(scaler.state_dict()), linked, lambda scaler: scaler.reset_statistics()],

@@ -12,8 +12,6 @@ from stable_baselines3.common.callbacks import CheckpointCallback, EvalCallback
 from stable_baselines3.common.utils import LinearSchedule
 
 from rlcore import (
-    UPGD,
-    AdaptiveUPGD,
     CategoricalValues,
     DistributionalPPO,
     QuantileValues,
@@ -61,14 +59,6 @@ def test_a_step_is_backward_scale_clip_optimizer_scaler() -> None:
     assert norms["scale"] > model.max_grad_norm >= norms["optimizer"] * 0.999
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"), [("upgd", UPGD), ("adaptive_upgd", AdaptiveUPGD), ("sgd", torch.optim.SGD)]
-)
-def test_the_optimizer_is_the_one_asked_for(name: str, expected: type) -> None:
-    assert type(make_model(optimizer_class=name).policy.optimizer) is expected
-    assert type(make_model(optimizer_class=expected).policy.optimizer) is expected
-
-
 @pytest.mark.parametrize(("kl_over_target", "epochs"), [(1.4, 2), (1.6, 1)])
 def test_an_update_stops_beyond_one_and_a_half_times_the_target(
     kl_over_target: float, epochs: int, monkeypatch: pytest.MonkeyPatch
@@ -112,15 +102,6 @@ def test_every_setting_of_the_value_distribution_reaches_it() -> None:
     atoms = make_model(n_quantiles=32, value_distribution="categorical", num_atoms=7, v_min=-1, v_max=2.5).policy.values
     assert isinstance(atoms, CategoricalValues)
     assert (atoms.n_outputs, atoms.v_min, atoms.v_max) == (7, -1.0, 2.5)
-
-
-def test_every_setting_of_the_scaler_reaches_it() -> None:
-    given: dict[str, Any] = dict(beta=0.8, alpha=0.3, eps=1e-5, warmup_steps=7, min_scaling_factor=0.25)  # noqa: C408
-    given |= {"estimator": "element", "normalization": "second_moment", "max_normalized_variance": 12.0}
-    scaler = make_model(**{f"vgs_{name}": value for name, value in given.items()}).variance_gradient_scaler
-    assert scaler is not None
-    assert {name: getattr(scaler.settings, name) for name in given} == given
-    assert make_model(variance_gradient_scaling=False).learn(48).variance_gradient_scaler is None
 
 
 def test_gradients_of_one_minibatch_do_not_add_to_those_of_the_next() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from stable_baselines3.common.utils import LinearSchedule
 from torch import nn
 
 from rlcore import AdaptiveUPGD, DistributionalPPO, SettingError
-from tests.support.training import make_model
+from tests.support.training import make_envs, make_model
 
 
 def rates(model: DistributionalPPO) -> dict[str, float]:
@@ -97,3 +98,32 @@ def test_a_schedule_that_stops_giving_numbers_is_named_as_the_setting() -> None:
     model = make_model(learning_rate=lambda remaining: 1e-3 if remaining > 0.5 else float("nan"))
     with pytest.raises(SettingError, match="learning_rate gives nan"):
         model.learn(96)
+
+
+def seeds(model: DistributionalPPO) -> set[int]:
+    return {group["seed"] for group in model.policy.optimizer.param_groups}
+
+
+def loaded(model: DistributionalPPO, **settings: Any) -> DistributionalPPO:
+    file = io.BytesIO()
+    model.save(file)
+    file.seek(0)
+    return DistributionalPPO.load(file, env=make_envs(), device="cpu", **settings)
+
+
+def trained(**settings: Any) -> DistributionalPPO:
+    return make_model(**settings).learn(48)
+
+
+def test_a_load_keeps_the_seed_of_the_file_unless_another_one_is_asked_for() -> None:
+    model, own = trained(), trained(optimizer_kwargs={"seed": 5})
+    assert seeds(loaded(model)) == seeds(loaded(model, gamma=0.5)) == seeds(model)
+    assert seeds(own) == seeds(loaded(own, seed=123)) == {5}
+    assert seeds(loaded(own, optimizer_kwargs={"seed": 7})) == seeds(loaded(model, optimizer_kwargs={"seed": 7})) == {7}
+
+
+def test_another_seed_of_the_model_gives_other_noise_and_always_the_same() -> None:
+    model = trained()
+    one, other, again = (loaded(model, seed=seed) for seed in (123, 124, 123))
+    assert seeds(one) == seeds(again)
+    assert len(seeds(one) | seeds(other) | seeds(model)) == 3

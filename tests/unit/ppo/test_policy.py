@@ -11,9 +11,10 @@ import torch
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from torch import nn
 
-from rlcore import CheckpointError
+from rlcore import CheckpointError, DistributionalPPO
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
-from tests.support.training import make_model
+from tests.support.resume_run import outcome
+from tests.support.training import differing, make_envs, make_model
 
 
 def states(n_envs: int) -> RNNStates:
@@ -163,3 +164,58 @@ def test_one_step_of_an_lstm_is_its_call_on_a_sequence_of_one(options: dict[str,
     expected, after = lstm(features.unsqueeze(0), (kept * before[0], kept * before[1]))
     torch.testing.assert_close(outputs, expected[0])
     torch.testing.assert_close(states, after)
+
+
+NETWORKS: dict[str, dict[str, bool]] = {
+    "own": {},
+    "shared": {"enable_critic_lstm": False, "shared_lstm": True},
+    "none": {"enable_critic_lstm": False},
+}
+CRITIC_MODULES = {"own": {"lstm_critic", "value_net"}, "shared": {"value_net"}, "none": {"critic", "value_net"}}
+
+each_network = pytest.mark.parametrize("network", NETWORKS)
+
+
+def model_with(network: str, **settings: Any) -> DistributionalPPO:
+    policy_kwargs = {"lstm_hidden_size": 8, "net_arch": [8], **NETWORKS[network]}
+    return make_model(make_envs(normalize=True), policy_kwargs=policy_kwargs, **settings)
+
+
+def reached_by_the_value_loss(model: DistributionalPPO) -> set[str]:
+    """The modules that the gradient of the value loss alone arrives at."""
+    reached: set[str] = set()
+
+    def note() -> None:
+        for samples in model.rollout_buffer.get(24):
+            model.policy.zero_grad()
+            observations: Any = samples.observations
+            quantiles, _, _ = model.policy.evaluate_actions(
+                observations, samples.actions.flatten(), samples.lstm_states, samples.episode_starts
+            )
+            quantiles.square().mean().backward()  # type: ignore[no-untyped-call]
+            reached.update(
+                name.split(".")[0]
+                for name, parameter in model.policy.named_parameters()
+                if parameter.grad is not None and bool(parameter.grad.any())
+            )
+
+    model.train = note  # type: ignore[method-assign]
+    model.learn(48)
+    return reached
+
+
+@each_network
+def test_the_value_loss_reaches_the_critics_alone_and_never_the_actor_s_lstm(network: str) -> None:
+    assert reached_by_the_value_loss(model_with(network)) == CRITIC_MODULES[network]
+
+
+@each_network
+def test_a_saved_run_with_it_goes_on_exactly(network: str, tmp_path: Path) -> None:
+    model = model_with(network, n_epochs=1)
+    model.learn(48)
+    model.save(tmp_path / "model.zip")
+    model.learn(48, reset_num_timesteps=False)
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(normalize=True, seed=9), device="cpu")
+    assert (loaded.policy.lstm_critic is None) is (network != "own")
+    loaded.learn(48, reset_num_timesteps=False)
+    assert differing(outcome(model), outcome(loaded)) == []

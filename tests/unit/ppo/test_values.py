@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sb3_contrib.common.recurrent.type_aliases import RNNStates
 
 from rlcore import (
     CategoricalValues,
@@ -58,19 +57,6 @@ def test_the_maximum_is_taken_before_the_critics_are_averaged() -> None:
     # critic 0 loses 20 / 2, clipped to 10 it would lose 10 / 2; critic 1 loses 10 / 2, clipped to 20 it loses 20 / 2
     loss = values.loss(outputs, torch.tensor([0.0]), torch.tensor([[9.0, 21.0]]), 1.0)
     assert loss.item() == pytest.approx(10.0)
-
-
-def test_a_critic_s_value_and_the_smallest_are_read_through_the_distribution() -> None:
-    model = categorical_model()
-    obs, starts, hidden = torch.randn(3, 4), torch.zeros(3), torch.zeros(1, 3, 8)
-    with torch.no_grad():
-        outputs = model.policy.predict_outputs(obs, (hidden, hidden), starts)
-        _, values, _, _ = model.policy(obs, RNNStates((hidden, hidden), (hidden, hidden)), starts)
-        smallest = model.policy.predict_values(obs, (hidden, hidden), starts)
-    assert outputs.shape == (3, 2, 13)
-    expected = torch.softmax(outputs, dim=-1) @ torch.linspace(0.0, 60.0, 13)
-    assert torch.allclose(values, expected, atol=1e-4)
-    assert torch.allclose(smallest, expected.amin(dim=-1), atol=1e-4)
 
 
 def test_an_update_brings_atoms_closer_to_the_returns_of_its_rollout() -> None:
