@@ -25,7 +25,7 @@ from tests.support.training import differing, make_envs, make_model
 @pytest.mark.parametrize(
     ("env_id", "settings"),
     [
-        ("CartPole-v1", {}),
+        pytest.param("CartPole-v1", {}, marks=pytest.mark.slow),
         pytest.param("Pendulum-v1", {}, marks=pytest.mark.slow),
         pytest.param(KEYED, {}, marks=pytest.mark.slow),
         ("CartPole-v1", resume_run.ADAPTIVE),

@@ -64,6 +64,7 @@ def test_the_example_of_pbt_reads_its_population_and_trains_a_member() -> None:
     assert member.learn(1).variance_gradient_scaler.step_count * 10 > 100  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_the_example_of_pbt_runs_as_a_population_and_goes_on(tmp_path: Path) -> None:
     text = (EXAMPLES / "pbt.yaml").read_text()
     for old, new in {

@@ -220,9 +220,7 @@ def test_worker_processes_continue_bit_exactly_and_survive_a_refused_state() -> 
     local.reset()
     run_vec(local, actions[:20])
     state = through_file(capture_env_state(local))
-    workers = make_vec(
-        "Acrobot-v1", seed=None, vec_env_cls=SubprocVecEnv, vec_env_kwargs={"start_method": "forkserver"}
-    )
+    workers = make_vec("Acrobot-v1", seed=None, vec_env_cls=SubprocVecEnv, vec_env_kwargs={"start_method": "fork"})
     try:
         with pytest.raises(StateError, match=r"environment 1: .*'PendulumEnv'"):
             restore_env_state(workers, edit(state, ["environments", 1, "environment"], "PendulumEnv"))

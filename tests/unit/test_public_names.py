@@ -140,6 +140,7 @@ def test_no_source_uses_the_api_of_pydantic_1_but_the_fault_that_re_injects_it()
     }
 
 
+@pytest.mark.slow
 def test_importing_everything_warns_of_nothing() -> None:
     script = (
         "import importlib, importlib.util, pkgutil, rlcore, rlverify, verification\n"
