@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 from typer.testing import CliRunner
 
 from rlcore import AdaptiveUPGD, DistributionalPPO, build_model, load_config, read_lineage
 from rlcore.ppo.live import set_hyperparameters
 from rlcore.run.train import app
+from tests.support.training import differing
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL_RUN = """
@@ -93,14 +93,17 @@ def small(tmp_path: Path) -> Path:
     return tmp_path / "run.yaml"
 
 
+def assert_trained(file: Path, config: Path) -> None:
+    """As by ``learn()`` in one go, to the bit."""
+    loaded = DistributionalPPO.load(file, device="cpu").policy.state_dict()
+    assert differing(loaded, build_model(load_config(config), device="cpu").learn(64).policy.state_dict()) == []
+
+
 def test_the_command_trains_and_saves_what_the_file_says(small: Path, tmp_path: Path) -> None:
     done = run(small, "--output", tmp_path / "folder" / "model.zip", "--device", "cpu")
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout == f"trained 64 steps; saved {tmp_path / 'folder' / 'model.zip'}\n"
-    loaded = DistributionalPPO.load(tmp_path / "folder" / "model.zip", device="cpu")
-    expected = build_model(load_config(small), device="cpu").learn(64)
-    for name, tensor in expected.policy.state_dict().items():
-        assert torch.equal(loaded.policy.state_dict()[name], tensor), name
+    assert_trained(tmp_path / "folder" / "model.zip", small)
 
 
 MISUSES = {
@@ -181,26 +184,15 @@ def test_ctrl_c_saves_what_was_trained_and_resume_ends_with_the_same_bits(
     monkeypatch.undo()
     again = run(small, "--output", tmp_path / "model.zip", "--device", "cpu", "--resume")
     assert (again.exit_code, again.stdout) == (0, f"trained 64 steps; saved {tmp_path / 'model.zip'}\n")
-    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
-    expected = build_model(load_config(small), device="cpu").learn(64)
-    for name, tensor in expected.policy.state_dict().items():
-        assert torch.equal(loaded.policy.state_dict()[name], tensor), name
-
-
-RUN = """
-environment: {id: CartPole-v1, n_envs: 2, normalize: true}
-algorithm: {n_steps: 16, batch_size: 32, n_epochs: 1, policy_kwargs: {lstm_hidden_size: 8, net_arch: [8]}}
-total_timesteps: 64
-seed: 0
-"""
+    assert_trained(tmp_path / "model.zip", small)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The model of RUN, after half of what the tests ask for."""
+    """The model of the small run, after half of what the tests ask for."""
     folder = tmp_path_factory.mktemp("trained")
-    (folder / "run.yaml").write_text(RUN.replace("64", "32"))
-    done = CliRunner().invoke(app, [str(folder / "run.yaml"), "--output", str(folder / "m.zip"), "--device", "cpu"])
+    (folder / "run.yaml").write_text(SMALL_RUN.replace("64", "32"))
+    done = run(folder / "run.yaml", "--output", folder / "m.zip", "--device", "cpu")
     assert done.exit_code == 0, done.stderr
     return folder / "m.zip"
 
@@ -208,8 +200,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def resumed(text: str, trained: Path, tmp_path: Path) -> Any:
     (tmp_path / "run.yaml").write_text(text)
     shutil.copy(trained, tmp_path / "m.zip")
-    options = ["--output", str(tmp_path / "m.zip"), "--device", "cpu", "--resume"]
-    return CliRunner().invoke(app, [str(tmp_path / "run.yaml"), *options])
+    return run(tmp_path / "run.yaml", "--output", tmp_path / "m.zip", "--device", "cpu", "--resume")
 
 
 CHANGES = {
@@ -231,7 +222,7 @@ CHANGES = {
 @pytest.mark.parametrize("case", CHANGES)
 def test_what_was_trained_otherwise_does_not_go_on(case: str, trained: Path, tmp_path: Path) -> None:
     old, new, words = CHANGES[case]
-    done = resumed(RUN.replace(old, new), trained, tmp_path)
+    done = resumed(SMALL_RUN.replace(old, new), trained, tmp_path)
     assert (done.exit_code, done.stdout) == (2, "")
     assert words in done.stderr
     assert (tmp_path / "m.zip").read_bytes() == trained.read_bytes()
@@ -239,7 +230,7 @@ def test_what_was_trained_otherwise_does_not_go_on(case: str, trained: Path, tmp
 
 @pytest.mark.parametrize("total", ["32", "10"])
 def test_a_total_that_is_reached_already_trains_nothing(total: str, trained: Path, tmp_path: Path) -> None:
-    done = resumed(RUN.replace("64", total), trained, tmp_path)
+    done = resumed(SMALL_RUN.replace("64", total), trained, tmp_path)
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout == f"{tmp_path / 'm.zip'} has trained its 32 steps already; nothing was trained\n"
     assert (tmp_path / "m.zip").read_bytes() == trained.read_bytes()

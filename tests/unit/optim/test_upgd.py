@@ -61,6 +61,7 @@ class TestFormula:
         optimizer = optimizer_class(parameters, seed=SEED, **common)
         start = [parameter.detach().double().numpy().copy() for parameter in parameters]
         reference = ReferenceUPGD(start, adaptive_direction=optimizer_class is AdaptiveUPGD, **common)
+        before = torch.get_rng_state()
         for step in range(100):
             gradients = [gradient.to(dtype) for gradient in make_gradients(step)]
             set_gradients(parameters, gradients)
@@ -70,15 +71,8 @@ class TestFormula:
         for parameter, expected in zip(parameters, reference.parameters, strict=True):
             np.testing.assert_allclose(parameter.detach().double().numpy(), expected, rtol=0, atol=tolerance)
         moved = [np.abs(end - first).max() for end, first in zip(reference.parameters, start, strict=True)]
+        assert torch.equal(torch.get_rng_state(), before)
         assert max(moved) > 0.05, "the parameters hardly moved, so the comparison is empty"
-
-    def test_one_step_by_hand(self) -> None:
-        parameter = nn.Parameter(torch.tensor([2.0, 1.0], dtype=torch.float64))
-        parameter.grad = torch.tensor([-1.0, -1.0], dtype=torch.float64)
-        UPGD([parameter], lr=0.1, sigma=0.0, weight_decay=0.0).step()
-        sigmoid_of = [1 / (1 + math.exp(-1.0)), 1 / (1 + math.exp(-0.5))]
-        expected = [2.0 + 0.1 * (1 - sigmoid_of[0]), 1.0 + 0.1 * (1 - sigmoid_of[1])]
-        assert parameter.tolist() == pytest.approx(expected, abs=1e-14)
 
     @BOTH
     def test_maximum_and_utility_are_bias_corrected_alike(self, optimizer_class: Any) -> None:
@@ -142,12 +136,6 @@ class TestStartsThatOnceBroke:
         optimizer.step()
         assert all(torch.isfinite(tensor).all() for tensor in parameters)
         assert all(torch.isfinite(entry).all() for tensor in parameters for entry in tensors_of(optimizer, tensor))
-
-    def test_zero_utilities_mean_half_protection(self) -> None:
-        parameter = nn.Parameter(torch.zeros(3, dtype=torch.float64))
-        parameter.grad = torch.tensor([1.0, -2.0, 0.0], dtype=torch.float64)
-        UPGD([parameter], lr=0.1, sigma=0.0).step()
-        assert parameter.tolist() == pytest.approx([-0.05, 0.1, 0.0], abs=1e-15)
 
     @BOTH
     def test_negative_maximum_keeps_the_order_of_protection(self, optimizer_class: Any) -> None:
@@ -416,29 +404,3 @@ def test_parameters_drawn_together_have_the_noise_of_each_drawn_alone() -> None:
     together = drawing.normal(sizes, indices, steps, SEED_NOISE)
     for size, index, step, drawn in zip(sizes, indices, steps, together, strict=True):
         np.testing.assert_array_equal(drawn.numpy(), draws(size, index, int(step)))
-
-
-def noisy_step(optimizer: UPGD) -> Tensor:
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            parameter.grad = torch.zeros_like(parameter)
-    optimizer.step()
-    return torch.cat([each.detach().clone() for group in optimizer.param_groups for each in group["params"]])
-
-
-def make(groups: list[int], dtype: torch.dtype = torch.float32) -> UPGD:
-    """Groups of so many parameters of 3 elements each."""
-    chosen = [{"params": [nn.Parameter(torch.zeros(3, dtype=dtype)) for _ in range(count)]} for count in groups]
-    return UPGD(chosen, lr=1.0, sigma=1.0, seed=SEED_NOISE)
-
-
-def test_two_optimizers_do_not_disturb_each_other_or_the_global_generator() -> None:
-    alone, one, other = make([2]), make([2]), make([3])
-    expected = [noisy_step(alone) for _ in range(3)]
-    before = torch.get_rng_state()
-    found = []
-    for _ in range(3):
-        found.append(noisy_step(one))
-        noisy_step(other)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))

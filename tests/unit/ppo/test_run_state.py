@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from stable_baselines3.common.callbacks import BaseCallback
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from rlcore import DistributionalPPO
 from rlcore.ppo import state_parts
 from tests.support.configurations import ALWAYS_MOVING
-from tests.support.training import differing, make_envs, make_model, tensors_in
+from tests.support.training import acting, differing, make_envs, make_model, tensors_in
 
 
 def trained(**settings: Any) -> DistributionalPPO:
@@ -54,19 +52,6 @@ def test_every_global_generator_goes_on_where_it_was_captured() -> None:
     assert [draws(), draws()] == first
 
 
-class Act(BaseCallback):
-    """Does one thing in the middle of a rollout, then lets training go on or stops it."""
-
-    def __init__(self, action: Callable[[], object], *, go_on: bool) -> None:
-        super().__init__()
-        self.action, self.go_on = action, go_on
-
-    def _on_step(self) -> bool:
-        if self.n_calls == 5:
-            self.action()
-        return self.go_on or self.n_calls < 5
-
-
 def test_parameters_given_in_the_middle_of_a_rollout_are_those_that_a_save_holds() -> None:
     model, given = trained(), trained(seed=5).get_parameters()
     held: dict[str, Any] = {}
@@ -75,13 +60,13 @@ def test_parameters_given_in_the_middle_of_a_rollout_are_those_that_a_save_holds
         model.set_parameters(given)
         held.update(model.__getstate__()["state"])
 
-    model.learn(48, callback=Act(exploit, go_on=True), reset_num_timesteps=False)
+    model.learn(48, callback=acting(5, exploit, go_on=True), reset_num_timesteps=False)
     assert differing({key: held[key] for key in given}, given) == []
 
 
 def test_environments_set_after_a_stop_in_a_rollout_are_those_that_a_save_holds() -> None:
     model = trained()
-    model.learn(48, callback=Act(lambda: None, go_on=False), reset_num_timesteps=False)
+    model.learn(48, callback=acting(5, go_on=False), reset_num_timesteps=False)
     stopped = model.__getstate__()["state"]
     assert stopped["lstm_state"] is not None
     other = make_envs(normalize=True, seed=9)
@@ -106,33 +91,6 @@ def test_episodes_of_arrays_are_saved_and_loaded_without_what_no_file_can_hold()
     assert list(loaded.ep_info_buffer or ()) == [{"r": [value], "l": [4], "t": 1.0} for value in (4.0, 6.0)]
 
 
-class StopAfter(BaseCallback):
-    """Stops in the middle of a rollout."""
-
-    def __init__(self, steps: int) -> None:
-        super().__init__()
-        self.steps = steps
-
-    def _on_step(self) -> bool:
-        return self.n_calls < self.steps
-
-
-class SetOwnParameters(BaseCallback):
-    """Gives a model its own policy in the middle of a rollout, saves, and stops."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path = path
-
-    def _on_step(self) -> bool:
-        if self.n_calls != 21:
-            return True
-        assert isinstance(self.model, DistributionalPPO)
-        self.model.set_parameters({"policy": self.model.get_parameters()["policy"]}, exact_match=False)
-        self.model.save(self.path)
-        return False
-
-
 def reloaded(model: DistributionalPPO, folder: Path, **settings: Any) -> DistributionalPPO:
     model.save(folder / "model.zip")
     return DistributionalPPO.load(folder / "model.zip", env=make_envs(normalize=True), device="cpu", **settings)
@@ -141,7 +99,7 @@ def reloaded(model: DistributionalPPO, folder: Path, **settings: Any) -> Distrib
 @pytest.fixture
 def stopped() -> DistributionalPPO:
     model = make_model(make_envs(normalize=True))
-    model.learn(144, callback=StopAfter(21))
+    model.learn(144, callback=acting(21, go_on=False))
     return model
 
 
@@ -154,7 +112,13 @@ def test_setting_what_is_there_already_in_a_rollout_changes_nothing_of_the_resum
     whole = make_model(make_envs(normalize=True))
     whole.learn(144)
     expected = whole.get_parameters()
-    make_model(make_envs(normalize=True)).learn(144, callback=SetOwnParameters(tmp_path / "model.zip"))
+    cut = make_model(make_envs(normalize=True))
+
+    def give_it_its_own_policy() -> None:
+        cut.set_parameters({"policy": cut.get_parameters()["policy"]}, exact_match=False)
+        cut.save(tmp_path / "model.zip")
+
+    cut.learn(144, callback=acting(21, give_it_its_own_policy, go_on=False))
     loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(normalize=True), device="cpu")
     loaded.learn(144 - loaded.num_timesteps, reset_num_timesteps=False)
     assert differing(expected, loaded.get_parameters()) == []
