@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError
-from rlcore.optim.gradient_variance import ESTIMATORS, Moments, measure, scale
+from rlcore.optim.gradient_variance import ESTIMATORS, Moments, ScalerSettings, measure, scale
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.optim.settings import ScalerSettings
 from rlcore.ppo.settings import PPOSettings
 from tests.reference import variance_reference as reference
 
@@ -77,14 +76,13 @@ def test_equals_the_float64_reference_over_random_histories(
 def test_global_averages_equal_the_reference() -> None:
     rng = np.random.default_rng(3)
     scaler = VarianceGradientScaler(parameters_of((4, 3), (5,), dtype=torch.float64), beta=0.8)
-    assert (scaler.grad_mean_ema, scaler.grad_var_ema, scaler.grad_norm_ema, scaler.grad_max_ema) == (None,) * 4
+    assert (scaler.grad_mean_ema, scaler.grad_var_ema, scaler.grad_norm_ema) == (None,) * 3
     first, second = random_history(rng, (4, 3), 25), random_history(rng, (5,), 25)
     for pair in zip(first, second, strict=True):
         observe(scaler, pair)
     elements = np.concatenate([first.reshape(25, -1).numpy(), second.numpy()], axis=1)
-    largest = np.abs(elements[[0, 10, 20]]).max(axis=1)
-    expected = [elements.mean(axis=1), elements.var(axis=1), np.linalg.norm(elements, axis=1), largest]
-    measured = [scaler.grad_mean_ema, scaler.grad_var_ema, scaler.grad_norm_ema, scaler.grad_max_ema]
+    expected = [elements.mean(axis=1), elements.var(axis=1), np.linalg.norm(elements, axis=1)]
+    measured = [scaler.grad_mean_ema, scaler.grad_var_ema, scaler.grad_norm_ema]
     assert measured == pytest.approx([float(reference.time_mean(series, 0.8)) for series in expected], rel=1e-12)
 
 
@@ -188,11 +186,11 @@ def test_step_without_a_measurement_is_an_error() -> None:
 
 def test_a_step_without_any_gradient_counts_and_changes_no_statistic() -> None:
     scaler = observed_scaler([torch.tensor([1.0]), torch.tensor([3.0])])
-    before = (scaler.get_normalized_variance(), scaler.grad_norm_ema, scaler.grad_max_ema)
+    before = (scaler.get_normalized_variance(), scaler.grad_norm_ema)
     scaler.parameters[0].grad = None
     assert scaler.scale_gradients() < 1.0
     scaler.step()
-    assert (scaler.get_normalized_variance(), scaler.grad_norm_ema, scaler.grad_max_ema) == before
+    assert (scaler.get_normalized_variance(), scaler.grad_norm_ema) == before
     assert scaler.step_count == 3
     observe(scaler, [torch.tensor([2.0])])
     expected = observed_scaler([torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([2.0])])
@@ -217,7 +215,7 @@ def test_very_large_gradients_stay_finite(estimator: Any, normalization: Any, dt
     scaler = VarianceGradientScaler(parameters_of((5,), dtype=dtype), warmup_steps=0, **settings)
     for sign in (1.0, -1.0, 1.0, 1.0, 1e-30, -1.0):
         observe(scaler, [torch.full((5,), sign * size, dtype=dtype)])
-        averages = [scaler.grad_mean_ema, scaler.grad_var_ema, scaler.grad_norm_ema, scaler.grad_max_ema]
+        averages = [scaler.grad_mean_ema, scaler.grad_var_ema, scaler.grad_norm_ema]
         assert all(value is not None and np.isfinite(value) for value in averages)
         assert 0.0 <= scaler.get_normalized_variance() <= 100.0
         assert 0.1 <= scaler.get_scaling_factor() <= 1.0
@@ -356,12 +354,11 @@ def gradients(
 
 def assert_right(moments: Moments, tensors: list[Tensor], factor: float = 1.0) -> None:
     expected = [tensor.double().numpy() for tensor in tensors]
-    assert {each.dtype for each in moments[:4] if each is not None} == {np.dtype(np.float64)}  # type: ignore[union-attr]
+    assert {each.dtype for each in moments} == {np.dtype(np.float64)}
     assert moments.size.tolist() == [each.size for each in expected]
     assert moments.mean == pytest.approx([each.mean() for each in expected], rel=1e-6, abs=1e-7 * factor)
     assert moments.variance == pytest.approx([each.var() for each in expected], rel=1e-6, abs=0.0)
     assert moments.mean_square == pytest.approx([np.square(each).mean() for each in expected], rel=1e-6)
-    assert moments.maximum == max(float(np.abs(each).max()) for each in expected)
 
 
 def test_gradients_of_several_kinds_are_measured_and_scaled_together() -> None:
@@ -369,7 +366,7 @@ def test_gradients_of_several_kinds_are_measured_and_scaled_together() -> None:
     tensors = [tensor.to(dtype) for tensor, dtype in zip(gradients(), dtypes, strict=True)]
     tensors[4] = tensors[4].T
     before = [each.clone() for each in tensors]
-    assert_right(measure(tensors, maximum=True), tensors)
+    assert_right(measure(tensors), tensors)
     scale(tensors, 2.0)
     assert all(torch.equal(scaled, 2.0 * old) for scaled, old in zip(tensors, before, strict=True))
 
@@ -390,11 +387,10 @@ def test_both_ways_have_the_moments_of_float64_next_to_any_mean(
         tensor[seed % size] = factor * outlier
     numbers = tensor.double().numpy()
     for way in ("compiled", "by torch"):
-        found = measure([in_way(tensor, way)], maximum=True)
+        found = measure([in_way(tensor, way)])
         assert found.mean == pytest.approx([numbers.mean()], rel=1e-7, abs=1e-6 * numbers.std())
         assert found.variance == pytest.approx([numbers.var()], rel=1e-5, abs=0.0)
         assert found.mean_square == pytest.approx([np.square(numbers).mean()], rel=1e-6, abs=0.0)
-        assert found.maximum == np.abs(numbers).max()
 
 
 @pytest.mark.parametrize("draw", [
@@ -404,34 +400,25 @@ def test_both_ways_have_the_moments_of_float64_next_to_any_mean(
 def test_the_variance_of_a_large_tensor_next_to_a_large_mean(draw: Any) -> None:
     tensor = draw(torch.Generator().manual_seed(0))
     expected = tensor.numpy().var(dtype=np.float64)
-    assert measure([tensor], maximum=False).variance == pytest.approx([expected], rel=1e-6)
+    assert measure([tensor]).variance == pytest.approx([expected], rel=1e-6)
 
 
 @pytest.mark.parametrize(("negative", "positive", "mean"), [(1, 1, 0.0), (1, 2, 1e150), (100, 50, -1e150)])
 def test_the_moments_of_the_largest_numbers_are_limited_and_finite(negative: int, positive: int, mean: float) -> None:
     gradient = torch.tensor([-1.7e308] * negative + [1.7e308] * positive, dtype=torch.float64)
-    moments = measure([gradient], maximum=True)
+    moments = measure([gradient])
     assert (moments.mean.tolist(), moments.variance.tolist()) == ([mean], [1e150])
     assert moments.mean_square.tolist() == [1e150]
 
 
 @WAYS
-@pytest.mark.parametrize("extreme", [-50.0, 40.0])
-def test_the_largest_magnitude_is_found_on_either_side_and_only_where_it_is_asked_for(extreme: float, way: str) -> None:
-    tensors = gradients(way=way)
-    tensors[3][17] = extreme
-    assert measure(tensors, maximum=True).maximum == abs(extreme)
-    assert measure(tensors, maximum=False).maximum is None
-
-
-@WAYS
 @pytest.mark.parametrize("bad", [[math.nan], [math.inf], [-math.inf], [math.inf, -math.inf], [math.inf] * 24])
 def test_a_gradient_that_is_no_number_has_no_moments_and_the_others_keep_theirs(bad: list[float], way: str) -> None:
-    clean, tensors = measure(gradients(way=way), maximum=True), gradients(way=way)
+    clean, tensors = measure(gradients(way=way)), gradients(way=way)
     spoilt = tensors[2].reshape(-1).clone()
     spoilt[-len(bad) :] = torch.tensor(bad)
     tensors[2].copy_(spoilt.view(3, 4, 2))
-    moments = measure(tensors, maximum=False)
+    moments = measure(tensors)
     kept = [0, 1, 3, 4]
     for found, expected in ((moments.mean, clean.mean), (moments.mean_square, clean.mean_square)):
         assert np.isnan(found).tolist() == [False, False, True, False, False]

@@ -87,13 +87,6 @@ def test_another_optimizer_on_loading_brings_its_rate_unless_one_was_chosen(
     assert {group["lr"] for group in loaded.policy.optimizer.param_groups} == {rate}
 
 
-@pytest.mark.parametrize("name", ["lerning_rate", "policy_kwargs.net_arc", "observation_spaces"])
-def test_a_custom_object_that_stands_for_nothing_in_the_file_is_refused(name: str, saved: Path) -> None:
-    with pytest.raises(UnknownSettingError, match=f"custom_objects knows no setting '{name}'.*did you mean"):
-        DistributionalPPO.load(saved, device="cpu", custom_objects={"gamma": 0.5, name: 1.0})
-    assert DistributionalPPO.load(saved, device="cpu", custom_objects={"gamma": 0.5}).gamma == 0.5
-
-
 def test_a_model_trained_behind_a_normaliser_is_not_let_loose_on_raw_observations(tmp_path: Path) -> None:
     model = make_model(make_envs(normalize=True))
     model.learn(48)
@@ -205,7 +198,7 @@ class Hooked(DistributionalPPO):
 def test_an_own_setting_that_no_file_holds_can_be_replaced_as_it_is_loaded(tmp_path: Path) -> None:
     Hooked("MlpLstmPolicy", make_envs(), hook=lambda x: x, **SMALL).save(tmp_path / "model.zip")
     assert Hooked.load(tmp_path / "model.zip", custom_objects={"hook": abs}, device="cpu").hook is abs
-    with pytest.raises(CheckpointError, match="'hook' was 'the function"):
+    with pytest.raises(CheckpointError, match="'hook' was"):
         Hooked.load(tmp_path / "model.zip", device="cpu")
 
 
