@@ -222,21 +222,8 @@ def _short(record: CheckRecord) -> str:
     return outcome_words(record)
 
 
-@dataclass(frozen=True)
-class SuitesResult:
-    """A run of the suites of a project.
-
-    :param problems: what is not as expected
-    :param notes: what was run
-    """
-
-    checks: tuple[Case, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def run_suites(names: Sequence[str], folder: Path) -> SuitesResult:
-    """Run the suites of a project.
+def run_suites(names: Sequence[str], folder: Path) -> tuple[tuple[Case, ...], tuple[Problem, ...], str]:
+    """Run the suites of a project; return their checks, what is not as expected, and what was run.
 
     :param names: as ``package.module:suite``
     :param folder: that modules and files are looked for in
@@ -246,7 +233,7 @@ def run_suites(names: Sequence[str], folder: Path) -> SuitesResult:
     rules = chosen_rules((), (), [each.subject for each in targets])
     run = run_checks(targets, rules, InlineExecutor(), TargetSettings(folder))
     found = [_problem(each.target, record) for each in run.subjects for record in each.records if record.is_unexpected]
-    return SuitesResult(tuple(map(case_of, run.records)), tuple(found), (f"suites: {summary_of_checks(run)}",))
+    return tuple(map(case_of, run.records)), tuple(found), f"suites: {summary_of_checks(run)}"
 
 
 def _problem(target: Target, record: CheckRecord) -> Problem:

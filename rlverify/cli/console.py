@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from rlverify.evidence.files import canonical_json
-from rlverify.reporting.json_report import SCHEMA_VERSION
+from rlverify.records.problems import SCHEMA_VERSION
 
 PLAIN_WIDTH = 100
 """Of tables where there is no terminal and no variable COLUMNS."""

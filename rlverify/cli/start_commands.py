@@ -36,18 +36,17 @@ PLAIN: Final = (bool, int, float, str, type(None))
 
 
 def settings_table(content: str, under_test: Sequence[str]) -> str:
-    """The table of settings, for the end of a ``pyproject.toml``."""
-    return _render("settings.toml.j2", content=content, under_test=under_test)
+    """Return the table of settings, for the end of a ``pyproject.toml``."""
+    return (
+        "[tool.rlverify]\n"
+        f"content = {json.dumps(content)}  # the package with the catalogue, the faults and the probes\n"
+        f"under_test = {json.dumps(list(under_test))}  # packages whose source counts\n"
+    )
 
 
 def pytest_table(has_src: bool) -> str:
-    """Settings with which pytest finds the content package, for a repository that has none."""
-    return _render("pytest.toml.j2", has_src=has_src)
-
-
-def packaging_table(packages: Sequence[str]) -> str:
-    """Settings with which setuptools installs these packages and not the content package next to them."""
-    return _render("packaging.toml.j2", packages=packages)
+    """Return settings with which pytest finds the content package, for a repository that has none."""
+    return f"\n[tool.pytest.ini_options]\npythonpath = {json.dumps(['.', 'src'] if has_src else ['.'])}\n"
 
 
 def example_files(content: str, tests: str, *, is_distribution: bool) -> Mapping[str, str]:
@@ -187,14 +186,13 @@ def init(
     if pyproject.is_file() and has_settings(pyproject):
         raise SettingsError(pyproject, "", "has settings already; nothing was changed")
     before = pyproject.read_text(encoding="utf-8").rstrip() + "\n\n" if pyproject.is_file() else ""
-    is_distribution = bool({"project", "build-system"} & tomllib.loads(before).keys() or _setup_files(root))
+    setup = [name for name in ("setup.py", "setup.cfg") if (root / name).is_file()]
+    is_distribution = bool({"project", "build-system"} & tomllib.loads(before).keys() or setup)
     files = example_files(content, "tests", is_distribution=is_distribution)
     packages = under_test or _packages(root, content) or [content]
     configured = _configures_pytest(root, before)
-    added = settings_table(content, packages) + ("" if configured else pytest_table((root / "src").is_dir()))
-    at_top = [package for package in packages if package != content and (root / package).is_dir()]
-    is_found = _setuptools_finds_packages(root, before)
-    text = before + added + (packaging_table(at_top) if is_found and at_top else "")
+    has_src = (root / "src").is_dir()
+    text = before + settings_table(content, packages) + ("" if configured else pytest_table(has_src))
     try:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -205,7 +203,11 @@ def init(
         *(f"  {name}" for name in files),
         "",
         f"under test: {', '.join(packages)}",
-        *(_about_setuptools(root, at_top, content) if is_found else []),
+        *(
+            [f"if setuptools finds packages by itself, name yours in [tool.setuptools]: it would find {content} too"]
+            if is_distribution and not has_src
+            else []
+        ),
         *([f'pytest must find the package {content}: add "." to the pythonpath of its settings'] if configured else []),
         "next:",
         "  rlverify reproduce EXAMPLE-1     measure the example: it is CONFIRMED",
@@ -288,32 +290,6 @@ def _configures_pytest(root: Path, pyproject: str) -> bool:
     tables = {"tox.ini": "[pytest]", "setup.cfg": "[tool:pytest]"}
     found = [(root / name).is_file() and table in (root / name).read_text("utf-8") for name, table in tables.items()]
     return "[tool.pytest" in pyproject or any(found) or any(file.is_file() for file in files)
-
-
-def _setuptools_finds_packages(root: Path, pyproject: str) -> bool:
-    """Whether setuptools looks for the packages of a repository, and so stops at two of them at its top."""
-    content = tomllib.loads(pyproject)
-    backend = content.get("build-system", {}).get("build-backend", "setuptools.build_meta")
-    named = {"packages", "py-modules"} & content.get("tool", {}).get("setuptools", {}).keys()
-    setup = _setup_files(root)
-    elsewhere = any(re.search(r"\b(packages|py_modules)\b", path.read_text(encoding="utf-8")) for path in setup)
-    return bool("project" in content or setup) and backend.startswith("setuptools") and not named and not elsewhere
-
-
-def _setup_files(root: Path) -> list[Path]:
-    return [root / name for name in ("setup.py", "setup.cfg") if (root / name).is_file()]
-
-
-def _about_setuptools(root: Path, named: Sequence[str], content: str) -> list[str]:
-    """One line on how the repository can still be installed, or none if nothing is to be done.
-
-    :param named: packages that the settings of setuptools now name
-    """
-    if named:
-        return [f"setuptools installs {', '.join(named)} as before, because {FILE} now names it"]
-    if (root / "src").is_dir():
-        return []
-    return [f"setuptools finds {content} now as well: name the packages or modules to install in [tool.setuptools]"]
 
 
 def _healthy(target: str) -> Callable[..., Any]:

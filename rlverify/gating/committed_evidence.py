@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from rlverify.evidence.comparing import misfits
 from rlverify.evidence.evidence_files import (
     FULL_AUDIT,
     FullAudit,
@@ -18,6 +17,7 @@ from rlverify.evidence.evidence_files import (
     load_file,
     load_folder,
     load_full_audit,
+    misfits,
     to_json,
 )
 from rlverify.evidence.files import write_files

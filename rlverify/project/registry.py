@@ -62,6 +62,16 @@ class Registry(Generic[Entry]):
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+def _registering(registry: Registry[Any], name: str, make: Callable[[Any], Any] = lambda function: function) -> Any:
+    """Return a decorator that registers what is made of a function, which stays as it is."""
+
+    def register(function: Function) -> Function:
+        registry.add(name, make(function), function.__module__)
+        return function
+
+    return register
+
+
 @dataclass(frozen=True)
 class Fault:
     """One known bug.
@@ -139,41 +149,29 @@ def get_fault(name: str) -> Fault:
 
 
 Probe: TypeAlias = Callable[..., Sequence[Observation]]
-AnyProbe = TypeVar("AnyProbe", bound=Probe)
 
 PROBES: Registry[Probe] = Registry("probe")
 
 
-def probe(name: str) -> Callable[[AnyProbe], AnyProbe]:
+def probe(name: str) -> Callable[[Function], Function]:
     """Register the decorated function as the probe ``name``.
 
     :raises RegistrationError: if another probe has this name
     """
-
-    def register(function: AnyProbe) -> AnyProbe:
-        PROBES.add(name, function, function.__module__)
-        return function
-
-    return register
+    return _registering(PROBES, name)  # type: ignore[no-any-return]
 
 
 Experiment: TypeAlias = Callable[..., Mapping[str, float]]
-AnyExperiment = TypeVar("AnyExperiment", bound=Experiment)
 
 EXPERIMENTS: Registry[Experiment] = Registry("experiment")
 
 
-def experiment(name: str) -> Callable[[AnyExperiment], AnyExperiment]:
+def experiment(name: str) -> Callable[[Function], Function]:
     """Register the decorated function as the experiment ``name``.
 
     :raises RegistrationError: if another experiment has this name
     """
-
-    def register(function: AnyExperiment) -> AnyExperiment:
-        EXPERIMENTS.add(name, function, function.__module__)
-        return function
-
-    return register
+    return _registering(EXPERIMENTS, name)  # type: ignore[no-any-return]
 
 
 MOST_LINES: Final = 5
@@ -224,7 +222,6 @@ class Plot:
 PLOTS_FOLDER: Final = "plots"
 """Folder of the pictures, in that of the reports."""
 PlotDrawing: TypeAlias = Callable[..., Plot]
-AnyDrawing = TypeVar("AnyDrawing", bound=PlotDrawing)
 
 
 @dataclass(frozen=True)
@@ -242,23 +239,17 @@ class FigurePlot:
 FIGURE_PLOTS: Registry[FigurePlot] = Registry("plot")
 
 
-def figure_plot(name: str, *claims: str) -> Callable[[AnyDrawing], AnyDrawing]:
+def figure_plot(name: str, *claims: str) -> Callable[[Function], Function]:
     """Register the decorated function as what draws the plot ``name`` from the values of figures.
 
     :param claims: ids of the figures; the function is called with the values of each
     :raises RegistrationError: if another plot of figures has this name
     """
-
-    def register(function: AnyDrawing) -> AnyDrawing:
-        FIGURE_PLOTS.add(name, FigurePlot(claims, function), function.__module__)
-        return function
-
-    return register
+    return _registering(FIGURE_PLOTS, name, lambda draw: FigurePlot(claims, draw))  # type: ignore[no-any-return]
 
 
 # The argument is a rlverify.reporting.report_data.ReportData, which this package is below.
 PageRenderer: TypeAlias = Callable[[Any], str]
-AnyRenderer = TypeVar("AnyRenderer", bound=PageRenderer)
 
 
 @dataclass(frozen=True)
@@ -284,7 +275,7 @@ RESERVED: Final = ("index.md", "all-claims.md", "claims.md", "kill-matrix.md")
 PAGES: Registry[Page] = Registry("page")
 
 
-def page(name: str, *, title: str, about: str, documents: Iterable[str] = ()) -> Callable[[AnyRenderer], AnyRenderer]:
+def page(name: str, *, title: str, about: str, documents: Iterable[str] = ()) -> Callable[[Function], Function]:
     """Register the decorated function as what renders the page ``name``.
 
     The function is called with a `rlverify.reporting.report_data.ReportData` and returns the page as Markdown.
@@ -297,31 +288,21 @@ def page(name: str, *, title: str, about: str, documents: Iterable[str] = ()) ->
         raise RegistrationError(
             f"a page cannot be named {name!r}; choose a file name that ends with .md, other than {', '.join(RESERVED)}"
         )
-
-    def register(function: AnyRenderer) -> AnyRenderer:
-        PAGES.add(name, Page(name, title, about, tuple(documents), function), function.__module__)
-        return function
-
-    return register
+    about_documents = tuple(documents)
+    return _registering(PAGES, name, lambda render: Page(name, title, about, about_documents, render))  # type: ignore[no-any-return]
 
 
 Facts: TypeAlias = Callable[[Any, Path], Any]
 """From a `Project` and its folder of reports to what templates of the project read."""
-AnyFacts = TypeVar("AnyFacts", bound=Facts)
 
 FACTS: Registry[Facts] = Registry("page")
 
 
-def facts(name: str) -> Callable[[AnyFacts], AnyFacts]:
+def facts(name: str) -> Callable[[Function], Function]:
     """Register the decorated function of a module in ``pages``: what it returns is ``data.facts[name]`` in templates.
 
     The facts ``remarks`` are a line of Markdown for the section of a claim, by its id.
 
     :raises RegistrationError: if other facts have this name
     """
-
-    def register(function: AnyFacts) -> AnyFacts:
-        FACTS.add(name, function, function.__module__)
-        return function
-
-    return register
+    return _registering(FACTS, name)  # type: ignore[no-any-return]

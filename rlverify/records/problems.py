@@ -26,6 +26,9 @@ HARNESS_FAILED = 2
 """No claim fell, and the harness could not tell of all of them."""
 INTERRUPTED = 130
 
+SCHEMA_VERSION: Final = 1
+"""Of every JSON object that the command line gives; a field that is removed or changes its meaning raises it."""
+
 
 ProblemKind: TypeAlias = Literal["healthy", "verdict", "grade", "values", "stale", "pin", "suite", "other"]
 

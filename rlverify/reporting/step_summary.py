@@ -19,34 +19,22 @@ ORDER: Final = tuple(ClaimStatus)
 NONE_FELL: Final[Mapping[str, str]] = {}
 
 
-class StepSummary:
-    """One table, worst first, cut off within the limit with a word on what was left out.
+def table_of(records: Sequence[Record], fallen: Mapping[str, str] = NONE_FELL, *, limit: int = LIMIT) -> str:
+    """Return one table, worst first, cut off within the limit with a word on what was left out.
 
+    :param fallen: how claims fell, in a few words, by their ids; these failed whatever their verdict
     :param limit: bytes in UTF-8
     """
-
-    def __init__(self, limit: int = LIMIT) -> None:
-        self.limit = limit
-
-    def format(self, records: Sequence[Record], fallen: Mapping[str, str] = NONE_FELL) -> str:
-        """The summary as GitHub-flavoured Markdown.
-
-        :param fallen: how claims fell, in a few words, by their ids; these failed whatever their verdict
-        """
-        statuses = {
-            each.claim.id: ClaimStatus.FAILED if each.claim.id in fallen else status_of(each) for each in records
-        }
-        ordered = sorted(
-            records, key=lambda each: (ORDER.index(statuses[each.claim.id]), not each.contradicts_document)
-        )
-        head = f"## rlverify\n\n{_counts(records, statuses)}\n\n{HEADING}"
-        rows = [_row(record, statuses[record.claim.id], fallen) for record in ordered]
-        kept, left = rows, 0
-        room = self.limit - len((head + _cut(len(rows))).encode())
-        if len((head + "".join(rows)).encode()) > self.limit:
-            kept = _within(rows, room)
-            left = len(rows) - len(kept)
-        return head + "".join(kept) + (_cut(left) if left else "")
+    statuses = {each.claim.id: ClaimStatus.FAILED if each.claim.id in fallen else status_of(each) for each in records}
+    ordered = sorted(records, key=lambda each: (ORDER.index(statuses[each.claim.id]), not each.contradicts_document))
+    head = f"## rlverify\n\n{_counts(records, statuses)}\n\n{HEADING}"
+    rows = [_row(record, statuses[record.claim.id], fallen) for record in ordered]
+    kept, left = rows, 0
+    room = limit - len((head + _cut(len(rows))).encode())
+    if len((head + "".join(rows)).encode()) > limit:
+        kept = _within(rows, room)
+        left = len(rows) - len(kept)
+    return head + "".join(kept) + (_cut(left) if left else "")
 
 
 def _counts(records: Sequence[Record], statuses: Mapping[str, ClaimStatus]) -> str:
@@ -89,4 +77,4 @@ def summary_of_run(outcome: Outcome) -> str:
     room = LIMIT - len((head + before + after).encode())
     failed = {each.subject: each.sentence for each in outcome.problems if each.kind == "other" and each.exit_code == 1}
     fallen = {each.claim.id: each.headline for each in outcome.fallen}
-    return head + before + StepSummary(room).format(outcome.records, {**failed, **fallen}) + after
+    return head + before + table_of(outcome.records, {**failed, **fallen}, limit=room) + after

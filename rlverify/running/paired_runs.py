@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,12 +77,8 @@ class RunStore:
             quantities=dict(run.quantities),
             code=code,
         )
-        with pending.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(json.dumps(content.model_dump()) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        pending.write_text(json.dumps(content.model_dump()) + "\n", encoding="utf-8")
         pending.replace(path)
-        _sync_folder(self.folder)
 
     def load(self, seeds: Iterable[int], code: str) -> list[PairedRun]:
         """Those of the runs that are kept; a file that cannot be read counts as none, so that its run is made again.
@@ -104,26 +99,11 @@ class RunStore:
 
     def seconds(self) -> list[float]:
         """How long each kept run of the experiment took, whatever code it ran."""
-        return [kept.seconds for kept in _read_all(self.folder)]
+        found = map(_read, sorted(self.folder.glob("*.json")))
+        return [kept.seconds for kept in found if kept is not None]
 
     def _path(self, seed: int) -> Path:
         return self.folder / f"{seed}.json"
-
-
-def _sync_folder(folder: Path) -> None:
-    """The new name outlives a power cut only if its folder is written as well."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _read_all(folder: Path) -> Iterator[_File]:
-    for path in sorted(folder.glob("*.json")):
-        kept = _read(path)
-        if kept is not None:
-            yield kept
 
 
 def _read(path: Path) -> _File | None:

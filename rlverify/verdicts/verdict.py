@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from rlverify.records.claims import NOT_STATED, Claim, FixGrade, Verdict
 from rlverify.records.measured import Evidence, FigureEvidence, Run, VariantEvidence
@@ -299,14 +299,6 @@ def with_conditions(records: Sequence[Record]) -> list[Record]:
     :raises ValueError: if the claim of a condition is missing
     """
     return [record for record in attached(records) if not record.claim.condition_of]
-
-
-class Format(Protocol):
-    """A format of the report: the same records give the same text, on any machine."""
-
-    def format(self, records: Sequence[Record]) -> str:
-        """The whole report as text, with a newline at its end."""
-        ...
 
 
 class ClaimStatus(StrEnum):

@@ -22,7 +22,8 @@ from rlverify.records.attempts import Crash, attempt
 from rlverify.records.errors import EvidenceError
 from rlverify.records.measured import Evidence, Run, SymptomEvidence, VariantEvidence
 from rlverify.running.executors import ProcessExecutor
-from rlverify.running.runner import run_claims, run_here
+from rlverify.running.runner import run_claims
+from tests.meta.project_folders import run_here
 
 ONE = ProcessExecutor(1)
 TWO = ProcessExecutor(2)

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from rlverify.records.problems import Problem
-from rlverify.reporting.json_report import run_as_object
+from rlverify.reporting.formats import run_as_object
 from rlverify.reporting.junit import junit_of_run
 from rlverify.reporting.outcome import (
     LONGEST_VALUE,

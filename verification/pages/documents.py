@@ -201,7 +201,7 @@ def load_checklists(folder: Path, cited: Documents) -> tuple[Checklist, ...]:
     try:
         found = TypeAdapter(tuple[Checklist, ...]).validate_python(content["checklist"])
         for each in found:
-            cited.positions(cite for part in (each, *each.item) for cite in part.cites)
+            cited.positions([*each.cites, *(cite for item in each.item for cite in item.cites)])
     except ValidationError as error:
         problem: Any = error.errors()[0]
         raise CatalogueError(CHECKLISTS, "", ".".join(map(str, problem["loc"])), problem["msg"]) from error
