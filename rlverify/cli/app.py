@@ -59,14 +59,14 @@ from rlverify.evidence.files import alone_in
 from rlverify.gating.audit import Audit, Level, audit
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.git_base import Base, UnknownChangesError, find_base, known_base
-from rlverify.kill_matrix.committed import committed_problems, few, undetected, unwritten
+from rlverify.kill_matrix.committed import committed_problems, undetected, unwritten
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import run_changed
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths, suites_alone
 from rlverify.records.attempts import Crash, attempt
 from rlverify.records.errors import BrokenCodeError, HarnessError
-from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED, Problem, outcome_of
+from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED, Problem, few, outcome_of
 from rlverify.reporting.formats import RUN_FORMATS, as_object
 from rlverify.reporting.outcome import Case, Outcome, lines_of
 from rlverify.running.executors import Executor, in_threads

@@ -11,7 +11,6 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -26,7 +25,7 @@ from rlverify.project.catalogue_entries import IDENTIFIER, UNWRITTEN_STATEMENT, 
 from rlverify.project.fingerprint import is_within, member_digest, source_digest
 from rlverify.project.planting import healthy_member
 from rlverify.project.settings import FILE, has_settings
-from rlverify.records.errors import EvidenceError, FaultError, SettingsError, StaleFaultError, UsageError
+from rlverify.records.errors import FaultError, SettingsError, StaleFaultError, UsageError
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 RESERVED: Final = ("make",)
@@ -75,20 +74,6 @@ def example_files(content: str, tests: str, *, is_distribution: bool) -> Mapping
     }
 
 
-@dataclass(frozen=True)
-class Skeleton:
-    """A claim, a fault and a probe that only lack what is special about a bug.
-
-    :param claim: a table for the end of a catalogue file
-    :param fault: a module
-    :param probe: a module
-    """
-
-    claim: str
-    fault: str
-    probe: str
-
-
 def skeleton(
     claim_id: str,
     target: str,
@@ -99,8 +84,8 @@ def skeleton(
     statement: str,
     tests: str,
     has_make: bool,
-) -> Skeleton:
-    """The files for a new claim.
+) -> tuple[str, str, str]:
+    """Return the table of a new claim, the module of its fault and that of its probe; they lack the bug alone.
 
     :param target: ``package.module:Class.member`` or ``package.module:function``
     :param member: the healthy member
@@ -124,8 +109,8 @@ def skeleton(
         "tests": tests,
         "make": "make, " if has_make else "",
     }
-    texts = (_render(f"new_{part}.j2", **context) for part in ("claim.toml", "fault.py", "probe.py"))
-    return Skeleton(*texts)
+    claim, fault, probe = (_render(f"new_{part}.j2", **context) for part in ("claim.toml", "fault.py", "probe.py"))
+    return claim, fault, probe
 
 
 def function_name(name: str) -> str:
@@ -179,9 +164,6 @@ def init(
         raise UsageError(f"{content!r} cannot be the name of a package; use letters, digits and underscores")
     if importlib.util.find_spec(content) is not None and not (root / content).exists():
         raise UsageError(f"{content!r} is a package or module that is installed; choose another --content")
-    for package in under_test or ():
-        if not any((place / package).is_dir() or (place / f"{package}.py").is_file() for place in (root, root / "src")):
-            raise UsageError(f"there is no package {package!r} in {root} or its folder src")
     pyproject = root / FILE
     if pyproject.is_file() and has_settings(pyproject):
         raise SettingsError(pyproject, "", "has settings already; nothing was changed")
@@ -233,9 +215,6 @@ def new(
     claim_id = claim_id.upper()
     if not re.fullmatch(IDENTIFIER, claim_id):
         raise UsageError(f"{claim_id!r} cannot be an id; use letters, digits and hyphens, as in BUG-1")
-    for option, text in (("title", title), ("statement", statement)):
-        if not text.strip():
-            raise UsageError(f"--{option} is empty; write it, or leave it out")
     if Path(file).name != file or file.endswith(".toml"):
         raise UsageError(f"--file {file!r} must be a name without folder and without .toml, as in claims")
     if not is_within(target.partition(":")[0], (*project.settings.under_test, project.package)):
@@ -247,7 +226,7 @@ def new(
     if claim_id.lower() in {*project.faults, *project.probes}:
         raise UsageError(f"there is a fault or probe {claim_id.lower()!r} already; choose another id")
     member = _healthy(target)
-    texts = skeleton(
+    claim, fault_text, probe_text = skeleton(
         claim_id,
         target,
         member,
@@ -261,10 +240,10 @@ def new(
     before = path.read_text(encoding="utf-8").rstrip() + "\n" if path.is_file() else ""
     modules = {
         _relative(project.folder / room / f"{name}.py", project.root): text
-        for room, text in (("faults", texts.fault), ("probes", texts.probe))
+        for room, text in (("faults", fault_text), ("probes", probe_text))
     }
     catalogue_file = _relative(path, project.root)
-    _write_new(project.root, modules, {catalogue_file: (before + texts.claim).lstrip()})
+    _write_new(project.root, modules, {catalogue_file: (before + claim).lstrip()})
     fault, probe = modules
     show(
         f"added {claim_id} to {catalogue_file}; now",
@@ -317,12 +296,7 @@ def _write_new(root: Path, files: Mapping[str, str], replaced: Mapping[str, str]
     existing = [name for name in files if (root / name).exists()]
     if existing:
         raise SettingsError(root / existing[0], "", "exists already; nothing was changed")
-    try:
-        write_files(root, {**files, **replaced})
-    except EvidenceError as error:
-        for name in files:
-            (root / name).unlink(missing_ok=True)
-        raise SettingsError(root, "", f"cannot be written ({error}); nothing was changed") from error
+    write_files(root, {**files, **replaced})
 
 
 def _relative(path: Path, root: Path) -> str:

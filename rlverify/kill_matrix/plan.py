@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import ast
 import difflib
-import inspect
-import textwrap
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
 from rlverify.gating.git_base import Base
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import definitions, module_path, source_digest
-from rlverify.project.planting import healthy_member
+from rlverify.project.planting import healthy_member, source_of
 from rlverify.project.registry import Fault
 from rlverify.project.settings import toml_of
 from rlverify.records.claims import Claim, FixGrade, Verdict
@@ -224,13 +221,8 @@ def require_test(root: Path, test: str) -> None:
             if not any(isinstance(node, ast.ClassDef) and node.bases for node in parents):
                 raise
     except (OSError, SyntaxError, LookupError, UnicodeDecodeError) as error:
-        raise MatrixError(test, f"is not a test: {_reason(error)}; correct the id") from error
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
-    return str(error.strerror) if isinstance(error, OSError) else str(error)
+        why = "no such file" if isinstance(error, FileNotFoundError) else error
+        raise MatrixError(test, f"is not a test: {why}; correct the id") from error
 
 
 LINES = 40
@@ -238,13 +230,9 @@ LINES = 40
 
 def difference(fault: Fault) -> str:
     """Unified, without decorators, and cut where it gets long."""
-    healthy, faulty = _lines(healthy_member(fault.owner, fault.member)), _lines(fault.replacement)
+    members = healthy_member(fault.owner, fault.member), fault.replacement
+    healthy, faulty = (source_of(each).splitlines() for each in members)
     name = f"{fault.owner}.{fault.member}"
     found = [*difflib.unified_diff(healthy, faulty, f"{name}, healthy", fault.name, n=2, lineterm="")]
     more = [f"... and {len(found) - LINES} more lines"] if len(found) > LINES else []
     return "\n".join([*found[:LINES], *more])
-
-
-def _lines(function: Callable[..., Any]) -> list[str]:
-    source = textwrap.dedent(inspect.getsource(function)).splitlines()
-    return [*dropwhile(lambda line: not line.startswith(("def ", "async def ")), source)]

@@ -158,7 +158,7 @@ def run_matrix(
 ) -> MatrixResult:
     """Measure the whole matrix; replace the committed one and render the pages if asked to.
 
-    Where something could not be measured, nothing is written. Else the matrix is left in the working folder.
+    Where something could not be measured, nothing is written.
 
     :raises MatrixError: as `measure`
     :raises EvidenceError: if a folder cannot be written; nothing has been changed then
@@ -171,7 +171,6 @@ def run_matrix(
     if found.unmeasured:
         return found
     files = {MATRIX: matrix_json(found.matrix), REPORT: render_page(matrix_plan.project, found.matrix)}
-    write_files(paths.working, files)
     if update:
         write_files(paths.reports, files)
         # The other pages show which tests passed.

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from rlverify.project.catalogue import load
 from rlverify.project.citations import Documents
-from rlverify.project.fingerprint import is_within, module_digests, module_path
+from rlverify.project.fingerprint import is_within, module_path
 from rlverify.project.registry import (
     EXPERIMENTS,
     FACTS,
@@ -251,21 +251,6 @@ class Project:
                 loaded = importlib.import_module(module)
             return (loaded.Make(),)
 
-    def modules(self, claim: Claim) -> tuple[str, ...]:
-        """Dotted names of the modules that a claim is about, sorted.
-
-        These are the modules that it names and those that its faults replace. If it names none, they are also all that
-        the code which measures it imports from the packages under test.
-        """
-        planted = (self.fault(name) for name in (claim.fault, claim.documented_fix) if name is not None)
-        found = {*claim.modules, *(each.owner.partition(":")[0] for each in planted)}
-        if not claim.modules:
-            within = (*self.settings.under_test, self.package)
-            measuring = {name for name, _ in module_digests(self.sources(claim), within=self.measuring)}
-            imported = (name for name, _ in module_digests(self.sources(claim), within=within))
-            found |= {name for name in imported if name not in measuring}
-        return tuple(sorted(found))
-
     @cached_property
     def code_places(self) -> Mapping[str, Path]:
         """The folder, or file, of each package under test and of the content package, by dotted name.
@@ -286,13 +271,6 @@ class Project:
     def is_under_test(self, module: str) -> bool:
         """Whether a module, given by its dotted name, belongs to a package under test and is none that measures."""
         return is_within(module, self.settings.under_test) and not is_within(module, self.measuring)
-
-    def sources(self, claim: Claim) -> list[str]:
-        """Dotted names of the modules that define what measures a claim: its probe and faults, or its experiment."""
-        if claim.figure is not None:
-            return [self.experiment(claim.experiment).__module__]
-        names = [name for name in (claim.fault, claim.documented_fix) if name is not None]
-        return [self.probe(claim.probe).__module__, *(self.fault(name).defined_in for name in names)]
 
     def check(self) -> tuple[str, ...]:
         """Compare the catalogue with the content package, in both directions.

@@ -117,14 +117,17 @@ def source_of_fault(fault: Fault) -> tuple[str, str] | None:
     """
     try:
         _find_member(_resolve_owner(fault), fault)
-        return fault.target, _source(fault.replacement)
+        return fault.target, source_of(fault.replacement)
     except (StaleFaultError, OSError):
         return None
 
 
-def _source(function: Callable[..., Any]) -> str:
+def source_of(function: Callable[..., Any]) -> str:
+    """Return the source of a function without decorators and comments for tools."""
     lines = textwrap.dedent(inspect.getsource(inspect.unwrap(function))).strip().splitlines()
-    start = next((number for number, line in enumerate(lines) if line.startswith("def ")), 0)  # a lambda has none
+    start = next(
+        (number for number, line in enumerate(lines) if line.startswith(("def ", "async def "))), 0
+    )  # a lambda has none
     return "\n".join(FOR_TOOLS.sub("", line) for line in lines[start:])
 
 

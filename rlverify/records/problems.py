@@ -15,7 +15,7 @@ fault that no run executes, undecided runs) while its committed evidence is as e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -60,6 +60,12 @@ class Problem:
     def fell(self) -> bool:
         """Whether this makes a claim fall."""
         return self.kind in FALLEN
+
+
+def few(texts: Iterable[str], most: int = 3) -> str:
+    """Return the first of the texts, and how many more there are."""
+    found = [*texts]
+    return ", ".join(found if len(found) <= most + 1 else [*found[:most], f"and {len(found) - most} more"])
 
 
 def exit_code_of(problems: Sequence[Problem]) -> int:

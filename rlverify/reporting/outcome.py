@@ -16,6 +16,7 @@ from rlverify.records.problems import (
     Problem,
     ProblemKind,
     exit_code_of,
+    few,
     is_regression,
     with_advice,
 )
@@ -235,7 +236,7 @@ def _blocks(fallen: Sequence[FallenClaim]) -> list[tuple[list[FallenClaim], list
         first, *others = group = list(members)
         first = replace(first, edit=()) if first.edit in quoted else first
         quoted.add(first.edit)
-        same = [f"  for the same reason: {_few([each.claim.id for each in others])}"] if others else []
+        same = [f"  for the same reason: {few((each.claim.id for each in others), SHOWN_IDS)}"] if others else []
         found.append((group, [*block(first), *same, ""]))
     return found
 
@@ -270,7 +271,7 @@ def _pin_line(outcome: Outcome) -> list[str]:
         return [str(problem) for problem in pins]
     reasons = [*dict.fromkeys(problem.sentence for problem in pins)]
     more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
-    claims = f"{len(pins)} claims have stale faults ({_few([each.subject for each in pins])})"
+    claims = f"{len(pins)} claims have stale faults ({few((each.subject for each in pins), SHOWN_IDS)})"
     advice = next((f"; {each.remedy}" for each in pins if each.remedy and each.sentence == reasons[0]), "")
     return [f"{claims}: {reasons[0]}{more}{advice}"]
 
@@ -283,18 +284,15 @@ def _stale_line(outcome: Outcome) -> list[str]:
         return [str(problem) for problem in stale]
     why = [*dict.fromkeys(problem.sentence for problem in stale)]
     remedies = "; ".join(dict.fromkeys(problem.remedy for problem in stale if problem.remedy))
-    line = f"{len(stale)} committed results are out of date ({_few([problem.subject for problem in stale])}): "
+    line = (
+        f"{len(stale)} committed results are out of date ({few((problem.subject for problem in stale), SHOWN_IDS)}): "
+    )
     line += "; ".join([*why[:SHOWN_REASONS], *([f"and {len(why) - SHOWN_REASONS} more"] * (len(why) > SHOWN_REASONS))])
     return [f"{line}; {remedies or 'repair the fallen claims first'}"]
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
-
-
-def _few(ids: Sequence[str]) -> str:
-    shown = ids if len(ids) <= SHOWN_IDS + 1 else [*ids[:SHOWN_IDS], f"and {len(ids) - SHOWN_IDS} more"]
-    return ", ".join(shown)
 
 
 def _claims(number: int) -> str:

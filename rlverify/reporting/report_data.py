@@ -118,36 +118,9 @@ class ReportData:
         """The records whose sections stand on a page, differences first."""
         return [record for record in self.claims if self.home(record.claim) == page]
 
-    def visitors(self, document: str) -> list[Record]:
-        """Records that cite a document and have their section on another page, differences first."""
-        return [
-            record
-            for record in self.claims
-            if self.home(record.claim) != self.page_for(document)
-            and any(spans(cite)[0] == document for cite in record.claim.cites)
-        ]
-
     def parts(self, claim_id: str) -> list[Record]:
         """The effects, options and assurances of a problem, wherever their sections stand."""
         return [record for record in self.records if record.claim.part_of == claim_id]
-
-    def problems(self, *documents: str) -> list[Record]:
-        """The problems that documents describe, differences first."""
-        return [r for r in self.claims if r.claim.problem is not None and document_key(r.claim.document) in documents]
-
-    def about(self, prefix: str, *cites: str) -> list[Record]:
-        """Records whose ids begin with a word, and those that cite at least one of these lines; differences first."""
-        found = {record.claim.id for record in self.citing(*cites)}
-        return [r for r in self.claims if r.claim.id in found or r.claim.id.startswith(f"{prefix}-")]
-
-    def citing(self, *cites: str) -> list[Record]:
-        """Records that cite at least one of these lines, differences first."""
-        wanted = [spans(cite) for cite in cites]
-        return [
-            record
-            for record in self.claims
-            if any(_overlap(spans(cite), want) for cite in record.claim.cites for want in wanted)
-        ]
 
     def home(self, claim: Claim) -> str:
         """The page on which a claim has its section."""
@@ -181,10 +154,6 @@ def spans(cite: str) -> tuple[str, int, int]:
     document, _, lines = cite.partition(":")
     first, _, last = lines.partition("-")
     return document, int(first), int(last or first)
-
-
-def _overlap(one: tuple[str, int, int], other: tuple[str, int, int]) -> bool:
-    return one[0] == other[0] and one[1] <= other[2] and other[1] <= one[2]
 
 
 def differences_first(records: Sequence[Record]) -> list[Record]:

@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
-from typing import Annotated, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing import Any
 
 from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project
@@ -30,19 +28,6 @@ from rlverify.records.measured import PairedRun
 from rlverify.records.process import pin_threads
 from rlverify.running.executors import Ended, Executor, ProcessExecutor
 from rlverify.running.runner import Progress, how_it_died, run_within
-
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class _File(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    schema_version: Literal[3]
-    experiment: str
-    seed: int
-    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    quantities: Annotated[dict[str, Finite], Field(min_length=1)]
-    code: str
 
 
 @dataclass(frozen=True)
@@ -68,17 +53,9 @@ class RunStore:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self._path(run.seed)
-        pending = path.with_suffix(".pending")
-        content = _File(
-            schema_version=3,
-            experiment=run.experiment,
-            seed=run.seed,
-            seconds=run.seconds,
-            quantities=dict(run.quantities),
-            code=code,
-        )
-        pending.write_text(json.dumps(content.model_dump()) + "\n", encoding="utf-8")
-        pending.replace(path)
+        content = {"seconds": run.seconds, "quantities": dict(run.quantities), "code": code}
+        path.with_suffix(".pending").write_text(json.dumps(content) + "\n", encoding="utf-8")
+        path.with_suffix(".pending").replace(path)
 
     def load(self, seeds: Iterable[int], code: str) -> list[PairedRun]:
         """Those of the runs that are kept; a file that cannot be read counts as none, so that its run is made again.
@@ -87,9 +64,9 @@ class RunStore:
         """
         found = ((seed, _read(self._path(seed))) for seed in seeds)
         return [
-            PairedRun(self.experiment, seed, tuple(kept.quantities.items()), kept.seconds)
+            PairedRun(self.experiment, seed, tuple(kept["quantities"].items()), kept["seconds"])
             for seed, kept in found
-            if kept is not None and (kept.experiment, kept.seed, kept.code) == (self.experiment, seed, code)
+            if kept is not None and kept["code"] == code
         ]
 
     def discard(self, seeds: Iterable[int]) -> None:
@@ -100,16 +77,18 @@ class RunStore:
     def seconds(self) -> list[float]:
         """How long each kept run of the experiment took, whatever code it ran."""
         found = map(_read, sorted(self.folder.glob("*.json")))
-        return [kept.seconds for kept in found if kept is not None]
+        return [kept["seconds"] for kept in found if kept is not None]
 
     def _path(self, seed: int) -> Path:
         return self.folder / f"{seed}.json"
 
 
-def _read(path: Path) -> _File | None:
+def _read(path: Path) -> dict[str, Any] | None:
+    """The content of a file; None where there is none, or an interruption or another version left it."""
     try:
-        return _File.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
+        content = json.loads(path.read_bytes())
+        return content if content.keys() >= {"seconds", "quantities", "code"} else None
+    except (OSError, ValueError, AttributeError):
         return None
 
 

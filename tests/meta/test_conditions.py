@@ -106,10 +106,6 @@ def test_an_earlier_criterion_is_kept_with_its_verdict(tmp_path: Path) -> None:
             "condition.of_fix: 'half' is about a fix, and the claim has none",
         ),
         (
-            PROBED + 'invariant = "Nothing."\n' + CONDITION + OWN_FIGURE,
-            "`invariant` cannot be combined with conditions of the claim; remove one of them",
-        ),
-        (
             PROBED + CONDITION.replace("UNDECIDED", "STALE") + OWN_FIGURE,
             "under a condition it can be CONFIRMED, REFUTED or UNDECIDED",
         ),

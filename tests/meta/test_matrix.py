@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlverify.evidence.files import canonical_json
-from rlverify.kill_matrix.committed import few, load_matrix, matrix_json, problems_of, undetected
+from rlverify.kill_matrix.committed import load_matrix, matrix_json, problems_of, undetected
 from rlverify.kill_matrix.plan import MatrixPlan, require_test
 from rlverify.project.content import Project, open_project
 from rlverify.records.errors import MatrixError
@@ -22,6 +22,7 @@ from rlverify.records.matrix import (
     NamedSuite,
     is_of,
 )
+from rlverify.records.problems import few
 from tests.meta.project_folders import planned, toy_plan
 
 ROOT = Path(__file__).parents[2]

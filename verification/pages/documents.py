@@ -15,7 +15,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rlverify import facts
 from rlverify.kill_matrix.committed import MATRIX, load_matrix
-from rlverify.project.citations import Documents
+from rlverify.project.citations import Documents, document_key
 from rlverify.project.content import Project
 from rlverify.project.settings import read_toml
 from rlverify.records.claims import Verdict
@@ -145,6 +145,33 @@ class DocumentFacts:
         """The untestable lines of one document."""
         return [each for each in self.untestable if spans(each.cites[0])[0] == document]
 
+    def visitors(self, data: ReportData, document: str) -> list[Record]:
+        """Records that cite a document and have their section on another page, differences first."""
+        return [
+            record
+            for record in data.claims
+            if data.home(record.claim) != data.page_for(document)
+            and any(spans(cite)[0] == document for cite in record.claim.cites)
+        ]
+
+    def problems(self, data: ReportData, *documents: str) -> list[Record]:
+        """The problems that documents describe, differences first."""
+        return [r for r in data.claims if r.claim.problem is not None and document_key(r.claim.document) in documents]
+
+    def about(self, data: ReportData, prefix: str, *cites: str) -> list[Record]:
+        """Records whose ids begin with a word, and those that cite at least one of these lines; differences first."""
+        found = {record.claim.id for record in self.citing(data, *cites)}
+        return [r for r in data.claims if r.claim.id in found or r.claim.id.startswith(f"{prefix}-")]
+
+    def citing(self, data: ReportData, *cites: str) -> list[Record]:
+        """Records that cite at least one of these lines, differences first."""
+        wanted = [spans(cite) for cite in cites]
+        return [
+            record
+            for record in data.claims
+            if any(_overlap(spans(cite), want) for cite in record.claim.cites for want in wanted)
+        ]
+
     def results(self, data: ReportData) -> list[ChecklistResult]:
         """Every checklist, answered."""
         found = []
@@ -164,6 +191,10 @@ class DocumentFacts:
         if not named:
             return f"{UNTOLD}, no outcome of the tests that document {item.tests} names"
         return HOLDS if passed == len(named) else f"falls: {passed} of {len(named)} named tests pass"
+
+
+def _overlap(one: tuple[str, int, int], other: tuple[str, int, int]) -> bool:
+    return one[0] == other[0] and one[1] <= other[2] and other[1] <= one[2]
 
 
 @facts("documents")
