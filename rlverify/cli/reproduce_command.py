@@ -21,7 +21,7 @@ from rlverify.evidence.files import alone_in
 from rlverify.evidence.summarising import summarise, summarise_figure
 from rlverify.gating.committed_evidence import committed_records, readable_evidence
 from rlverify.gating.problem_rules import problems_of
-from rlverify.gating.replay import problems_of_run
+from rlverify.gating.replay import RepeatedFigure
 from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
@@ -110,7 +110,7 @@ def _problems_of_run(committed: Record, run: PairedRun) -> list[Problem]:
     claim, evidence = committed.claim, committed.evidence
     assert claim.figure is not None
     if evidence is not None and not committed.misfits and run.seed in claim.seeds:
-        return problems_of_run(claim, evidence, run)
+        return RepeatedFigure(claim, evidence).first_problem([run])
     if run.value_of(claim.figure.quantity) is not None:
         return []
     return [Problem(claim.id, HARNESS_FAILED, f"seed {run.seed}: {run.why_without(claim.figure.quantity)}")]

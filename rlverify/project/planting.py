@@ -29,7 +29,6 @@ MISTAKES = (NameError, AttributeError, ImportError, TypeError)
 class Planted:
     """A planted fault, and what has happened with it so far in this process.
 
-    :param owner: the class or module whose member is replaced
     :param original: the healthy function
     :param is_production: whether a module, given by its dotted name, is code under test; None if nobody asks
     :param executions: how often it has run
@@ -235,8 +234,6 @@ def unreached_hint(planted: Planted, is_production: Callable[[str], bool]) -> st
     if planted.by_production:
         return None
     found = [*_holders(planted.original, is_production)]
-    if not found and planted.executions == 0:
-        found = [*_overrides(planted, is_production)]
     return "; ".join(found[:SHOWN]) or None
 
 
@@ -266,19 +263,3 @@ def _file(module: ModuleType) -> str:
     parts = module.__name__.split(".")
     file = Path(inspect.getfile(module))
     return "/".join([*parts, file.name] if file.stem == "__init__" else [*parts[:-1], file.name])
-
-
-def _overrides(planted: Planted, is_production: Callable[[str], bool]) -> Iterator[str]:
-    """The subclasses under test that replace the member by one of their own."""
-    member = planted.fault.member
-    for each in _subclasses(planted.owner) if isinstance(planted.owner, type) else ():
-        if is_production(each.__module__) and member in vars(each):
-            place = f"{each.__module__}:{each.__qualname__}"
-            yield f"`{place}` overrides `{member}`; target `{place}.{member}`"
-
-
-def _subclasses(owner: type) -> Iterator[type]:
-    own: list[type] = owner.__subclasses__()
-    for each in own:
-        yield each
-        yield from _subclasses(each)

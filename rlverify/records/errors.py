@@ -96,22 +96,6 @@ class EvidenceError(HarnessError, ValueError):
         self.path = path
 
 
-class UnwritableFolderError(EvidenceError):
-    """A folder for evidence or reports cannot be written.
-
-    :param path: the folder
-    :param reason: why not
-    """
-
-    def __init__(self, path: str | PathLike[str], reason: str) -> None:
-        HarnessError.__init__(
-            self,
-            f"folder {path}: cannot be written: {reason}; nothing was changed; make it writable, or choose another "
-            "folder",
-        )
-        self.path = path
-
-
 class MatrixError(HarnessError, ValueError):
     """The kill matrix, or what it is made from, is missing, broken or says something else than its own rows.
 

@@ -105,10 +105,6 @@ def test_an_earlier_criterion_is_kept_with_its_verdict(tmp_path: Path) -> None:
             + "of_fix = true\n",
             "condition.of_fix: 'half' is about a fix, and the claim has none",
         ),
-        (
-            PROBED + CONDITION.replace("UNDECIDED", "STALE") + OWN_FIGURE,
-            "under a condition it can be CONFIRMED, REFUTED or UNDECIDED",
-        ),
         (PROBED + CONDITION + OWN_FIGURE.replace("[0.0, 1.0]", "[1.0, 0.0]"), "from 1 to 0 holds no interval"),
         (PROBED + CONDITION + OWN_FIGURE.replace("[0.0, 1.0]", "[-inf, inf]"), "nothing could refute it"),
         (PROBED + CONDITION + OWN_FIGURE + "quantty = 1\n", "no such field; did you mean 'quantity'?"),

@@ -14,7 +14,7 @@ from rlverify.records.problems import Problem
 from rlverify.reporting.formats import FORMATS
 from rlverify.reporting.junit import junit_of_run
 from rlverify.reporting.outcome import Outcome
-from rlverify.reporting.step_summary import LIMIT, summary_of_run, table_of
+from rlverify.reporting.step_summary import summary_of_run, table_of
 from rlverify.verdicts.verdict import ClaimStatus, Record, status_of
 from tests.report.records import MISFIT, NULL, figure, measured, records, simple
 
@@ -95,25 +95,6 @@ def test_failures_come_first_in_a_step_summary_and_then_what_speaks_against_a_do
 def many(number: int) -> list[Record]:
     passed = [measured(simple(1, id=f"TOY-{n}", title="ü" * 200), healthy=2, faulty=0) for n in range(number)]
     return [*passed, measured(simple(2, id="WORST-1"), healthy=2, faulty=2)]
-
-
-def test_a_long_summary_is_cut_within_the_limit_with_a_word() -> None:
-    text = table_of(many(3000))
-    assert LIMIT - 1000 < len(text.encode()) <= LIMIT
-    assert text.splitlines()[6].startswith("| WORST-1 |")
-    rows = sum(line.startswith(("| TOY", "| WORST")) for line in text.splitlines())
-    assert text.endswith(
-        f"\nTruncated: {3001 - rows} more claims do not fit here; all of them are in the index of the reports.\n"
-    )
-
-
-def test_a_summary_that_just_fits_is_not_cut() -> None:
-    whole = table_of(many(3))
-    size = len(whole.encode())
-    assert table_of(many(3), limit=size) == whole
-    cut = table_of(many(3), limit=size - 1)
-    assert "Truncated: " in cut
-    assert len(cut.encode()) < size
 
 
 def test_a_claim_that_fell_by_its_values_counts_as_failed() -> None:
