@@ -100,7 +100,7 @@ def project_of(context: typer.Context) -> Project:
     """
     if not isinstance(context.obj, Project):
         opened = open_project(context.obj)
-        opened.check_packages()
+        _ = opened.folder, opened.code_places  # which raise a clear error if a package is missing
         context.obj = opened
     project: Project = context.obj
     return project

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from rlverify.evidence.files import SEAL, canonical_json, check_seal, first_problem, sealed, text_of
+from rlverify.evidence.files import SEAL, check_seal, first_problem, sealed, text_of
 from rlverify.evidence.summarising import compare_figures, criterion_digest, impossible_in_figure, span_in_words
 from rlverify.records.claims import Claim, Verdict
 from rlverify.records.errors import EvidenceError
@@ -44,11 +44,6 @@ class FullAudit:
 
 
 _FILE: Final = TypeAdapter(FullAudit)
-
-
-def full_audit_json(audit: FullAudit) -> str:
-    """The text of the file."""
-    return canonical_json(asdict(audit))
 
 
 def load_full_audit(reports: Path) -> FullAudit:

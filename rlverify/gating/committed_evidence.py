@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,6 @@ from pathlib import Path
 from rlverify.evidence.evidence_files import (
     FULL_AUDIT,
     FullAudit,
-    full_audit_json,
     is_committable,
     load_file,
     load_folder,
@@ -20,7 +19,7 @@ from rlverify.evidence.evidence_files import (
     misfits,
     to_json,
 )
-from rlverify.evidence.files import write_files
+from rlverify.evidence.files import canonical_json, write_files
 from rlverify.gating.git_base import git
 from rlverify.gating.problem_rules import REMEDY
 from rlverify.project.code import CurrentCode, machine
@@ -120,7 +119,7 @@ def replace_committed(
     more = {}
     all_are_new = ids == {now.claim.id for was, now in zip(records, kept, strict=True) if was is now}
     if full_audit is not None and all_are_new and load_full_audit(paths.reports).code != full_audit.code:
-        more[FULL_AUDIT] = full_audit_json(full_audit)
+        more[FULL_AUDIT] = canonical_json(asdict(full_audit))
     measured = [each.evidence for each in kept if each.evidence is not None and is_committable(each.evidence)]
     evidence = {f"evidence/{each.claim_id}.json": to_json(each) for each in measured}
     pages = _render(project, paths, _in_order(project, (*kept, *others)), more.get(FULL_AUDIT))

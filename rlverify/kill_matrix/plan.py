@@ -38,7 +38,7 @@ class MatrixPlan:
     @property
     def has_tests(self) -> bool:
         """Whether any test is there that could kill a fault."""
-        return any((self.root / test.partition("::")[0]).is_file() for test in self.columns)
+        return any((self.root / test.partition("::")[0]).is_file() for plan in self.plans for test in plan.tests)
 
     @cached_property
     def named(self) -> tuple[tuple[NamedSuite, Mapping[str, Sequence[str]]], ...]:
@@ -101,38 +101,6 @@ class MatrixPlan:
 
     def _named_for(self, fault: str) -> tuple[str, ...]:
         return _all(*([test for test, names in faults.items() if fault in names] for _, faults in self.named))
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Every test that is run, as it is asked for."""
-        return _all(*(plan.tests for plan in self.plans), *(suite.tests for suite in self.suites))
-
-
-@dataclass(frozen=True)
-class MatrixTask:
-    """What is to be measured.
-
-    :param suites: tests that are to pass on healthy code, whether or not they run under a fault
-    """
-
-    plans: tuple[FaultPlan, ...]
-    suites: tuple[NamedSuite, ...] = ()
-
-    @property
-    def columns(self) -> list[tuple[str, ...]]:
-        """Every test that is run, those of one file together."""
-        tests = {test for plan in self.plans for test in plan.tests} | {
-            test for each in self.suites for test in each.tests
-        }
-        by_file: dict[str, list[str]] = {}
-        for test in sorted(tests):
-            by_file.setdefault(test.partition("::")[0], []).append(test)
-        return [tuple(tests) for tests in by_file.values()]
-
-    @property
-    def sessions(self) -> int:
-        """How many sessions it takes."""
-        return len(self.columns) + len(self.plans)
 
 
 def _roles(claims: Iterable[Claim]) -> Iterator[tuple[str, FaultRole, Claim]]:
@@ -221,7 +189,7 @@ def require_test(root: Path, test: str) -> None:
             if not any(isinstance(node, ast.ClassDef) and node.bases for node in parents):
                 raise
     except (OSError, SyntaxError, LookupError, UnicodeDecodeError) as error:
-        why = "no such file" if isinstance(error, FileNotFoundError) else error
+        why = getattr(error, "strerror", None) or error
         raise MatrixError(test, f"is not a test: {why}; correct the id") from error
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -44,15 +43,6 @@ from rlverify.records.errors import (
     suggestion,
 )
 from rlverify.records.process import stdout_sent_to_stderr
-
-
-def names_what_is_gone(error: BaseException, is_searched: Callable[[str], bool]) -> bool:
-    """Whether a module does not exist, or has not what was to be imported from it.
-
-    :param is_searched: whether a module, given by its dotted name, is one of those that this is about
-    """
-    return isinstance(error, ImportError) and is_searched(error.name or "")
-
 
 Entry = TypeVar("Entry")
 
@@ -167,7 +157,9 @@ class Project:
             own = tuple(self.code_places.values())
             file, line = next((each for each in places if any(map(each[0].is_relative_to, own))), places[0])
             shown = f"{(file.relative_to(self.root) if file.is_relative_to(self.root) else file).as_posix()}:{line}"
-            if self._is_code_under_test(file) or names_what_is_gone(error, self.is_under_test):
+            if self._is_code_under_test(file) or (
+                isinstance(error, ImportError) and self.is_under_test(error.name or "")
+            ):
                 raise BrokenCodeError(shown, error) from error
             if isinstance(error, SystemExit):
                 raise HarnessError(f"{shown}: an import ends the process with exit code {error.code}") from error
@@ -279,9 +271,7 @@ class Project:
         :raises CatalogueError: if a claim names a probe, experiment, fault or module that does not exist
         :raises SettingsError: if a package under test cannot be found
         """
-        self.check_packages()
-        for library in self.settings.libraries:
-            self._check_library(library)
+        _ = self.folder, self.code_places
         for claim in self.claims:
             self._check_claim(claim)
         _ = self.figure_plots, self.pages  # so that what cannot be imported is known before anything is measured
@@ -292,21 +282,6 @@ class Project:
             _unused("experiment", self.experiments, {claim.experiment for claim in self.claims}),
         )
         return tuple(filter(None, warnings))
-
-    def check_packages(self) -> None:
-        """Look for the packages that the settings name, without importing them.
-
-        :raises SettingsError: if there is no such package
-        """
-        _ = self.folder
-        _ = self.code_places
-
-    def _check_library(self, library: str) -> None:
-        try:
-            metadata.version(library)
-        except metadata.PackageNotFoundError as error:
-            reason = f"{library!r} is not installed; install it, or leave it out"
-            raise SettingsError(self.root / FILE, "libraries", reason) from error
 
     def _missing(self, key: str, package: str) -> SettingsError:
         places = ", ".join(map(str, self.settings.pythonpath)) or "no folder"

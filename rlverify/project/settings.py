@@ -11,15 +11,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from rlverify.records.errors import CatalogueError, SettingsError, suggestion
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """What a file of the content package says, unchecked.
-
-    :raises CatalogueError: if it cannot be read
-    """
-    return toml_of(path, partial(CatalogueError, path.name, "", ""))
+from rlverify.records.errors import SettingsError, suggestion
 
 
 def toml_of(path: Path, broken: Callable[[str], Exception]) -> dict[str, Any]:

@@ -25,13 +25,9 @@ def json_of_records(outcome: Outcome) -> str:
 
 def json_of_run(outcome: Outcome) -> str:
     """The outcome of one run: exit code, fallen claims, problems, and the verdict and time of each claim."""
-    return canonical_json({"schema_version": SCHEMA_VERSION, **run_as_object(outcome)})
-
-
-def run_as_object(outcome: Outcome) -> dict[str, Any]:
-    """The outcome of one run as JSON objects and lists."""
     fell = {each.claim.id for each in outcome.fallen}
-    return {
+    content = {
+        "schema_version": SCHEMA_VERSION,
         **outcome_of(outcome.problems),
         "summary": summary(outcome),
         "fallen": [_fallen_as_object(each) for each in outcome.fallen],
@@ -50,6 +46,7 @@ def run_as_object(outcome: Outcome) -> dict[str, Any]:
             for record in outcome.records
         ],
     }
+    return canonical_json(content)
 
 
 def _fallen_as_object(fallen: FallenClaim) -> dict[str, Any]:

@@ -17,27 +17,16 @@ from rlverify.records.claims import Claim, Verdict
 from rlverify.verdicts.verdict import Record, with_conditions
 
 
-@dataclass(frozen=True)
-class PlantedCode:
-    """What a fault or a documented fix replaces a member by, as source code.
-
-    :param target: ``package.module:Class.member``
-    """
-
-    target: str
-    replacement: str
-
-
-def planted_code(claim: Claim, code: Mapping[str, PlantedCode]) -> list[tuple[str, str]]:
+def planted_code(claim: Claim, code: Mapping[str, tuple[str, str]]) -> list[tuple[str, str]]:
     """(title, source) of the bug and of the documented fix; empty where a claim plants nothing.
 
     The healthy member is left out: a renamed local variable would make committed pages out of date.
 
-    :param code: by name of the fault or fix
+    :param code: target and source of what replaces it, by name of the fault or fix
     """
     named = (("the bug", claim.fault), ("the documented fix", claim.documented_fix))
     return [
-        (f"{title}, in place of {code[name].target}", code[name].replacement)
+        (f"{title}, in place of {code[name][0]}", code[name][1])
         for title, name in named
         if name is not None and name in code
     ]
@@ -73,7 +62,7 @@ class ReportData:
     plots: Mapping[str, Plot] = field(default_factory=dict)
     templates: Path | None = None
     command: str = "rlverify"
-    code: Mapping[str, PlantedCode] = field(default_factory=dict)
+    code: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     full_audit: FullAudit = field(default_factory=FullAudit)
     under_test: tuple[str, ...] = ()
     has_matrix: bool = False
@@ -185,11 +174,11 @@ def collect(project: Project, reports: Path, records: Sequence[Record], full_aud
     )
 
 
-def _code(project: Project) -> Mapping[str, PlantedCode]:
+def _code(project: Project) -> Mapping[str, tuple[str, str]]:
     """What every fault and documented fix that a claim names replaces; nothing of one whose target is gone."""
     names = {name for claim in project.claims for name in (claim.fault, claim.documented_fix) if name is not None}
     found = {name: source_of_fault(each) for name, each in project.faults.items() if name in names}
-    return {name: PlantedCode(*sources) for name, sources in found.items() if sources is not None}
+    return {name: sources for name, sources in found.items() if sources is not None}
 
 
 def _plots(project: Project, records: Sequence[Record]) -> dict[str, Plot]:

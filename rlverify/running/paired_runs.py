@@ -246,14 +246,11 @@ def repeat_runs(
     tasks = [PairedTask(project, name, seed) for name in seeds for seed in seeds[name] if (name, seed) not in found]
     total = len(found) + len(tasks)
 
-    def report_progress() -> None:
-        on_progress(len(found), total)
-
     def note(task: PairedTask, outcome: Ended[PairedRun]) -> None:
         found[task.experiment, task.seed] = ended_run(task, outcome)
-        report_progress()
+        on_progress(len(found), total)
 
-    executor.map(run_paired, tasks, note=note, on_wait=report_progress)
+    executor.map(run_paired, tasks, note=note, on_wait=lambda: on_progress(len(found), total))
     code.check_unchanged()
     return found
 

@@ -218,12 +218,6 @@ class Record:
         return (Verdict.REFUTED if holds else Verdict.CONFIRMED) in self.of_conditions(of_fix=of_fix)
 
     @property
-    def is_opposed(self) -> bool:
-        """Whether a claim or a fix depends on its conditions, and the opposite was measured under one of them."""
-        of_claim = self.depends and self.has_opposite(of_fix=False)
-        return of_claim or (self.fix_depends and self.has_opposite(of_fix=True))
-
-    @property
     def is_open(self) -> bool:
         """Whether nothing can be said of the claim or of its fix: a result is missing, or decides nothing."""
         fix_is_open = self.fix_grade is FixGrade.UNDECIDED and not self.fix_depends

@@ -117,7 +117,7 @@ def test_every_fault_of_this_repository_is_planned() -> None:
     cures = {claim.documented_fix for claim in REAL.project.claims if claim.expected_fix_grade == "CURED"}
     assert REAL.has_tests
     assert {fault for fault, _ in planned(REAL)} | (cures - {None}) == set(REAL.project.faults)
-    assert all((REAL.root / test.partition("::")[0]).is_file() for test in REAL.columns)
+    assert all((REAL.root / test.partition("::")[0]).is_file() for plan in REAL.plans for test in plan.tests)
 
 
 def test_a_file_says_what_was_measured(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_the_gate_asks_for_a_matrix_where_there_are_tests(checkout: Path) -> Non
     assert code == 1
     assert "matrix.json: which tests detect which faults was never measured; run `rlverify matrix --update`" in lines
     shutil.rmtree(checkout / "tests")
-    gone = "TOY-02: killed_by: tests/test_toy.py is not a test: no such file; correct the id"
+    gone = "TOY-02: killed_by: tests/test_toy.py is not a test: No such file or directory; correct the id"
     code, lines = gate(checkout)
     assert (code, gone in lines) == (2, True)
     done = rlverify(checkout, "report")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -17,7 +18,7 @@ from rlverify import facts
 from rlverify.kill_matrix.committed import MATRIX, load_matrix
 from rlverify.project.citations import Documents, document_key
 from rlverify.project.content import Project
-from rlverify.project.settings import read_toml
+from rlverify.project.settings import toml_of
 from rlverify.records.claims import Verdict
 from rlverify.records.errors import CatalogueError
 from rlverify.reporting.markdown import prose
@@ -218,7 +219,7 @@ def documents(project: Project, reports: Path) -> DocumentFacts:
 @facts("remarks")
 def effects(project: Project, _reports: Path) -> Mapping[str, str]:
     """A line of each claim's section: what its defect does to a training run."""
-    content = read_toml(project.folder / EFFECTS)
+    content = toml_of(project.folder / EFFECTS, partial(CatalogueError, EFFECTS, "", ""))
     how = f"- In a training run ([how it was measured]({content['about']}))"
     return {claim: f"{how}: {prose(text)}" for claim, text in content["effects"].items()}
 
@@ -228,7 +229,7 @@ def load_checklists(folder: Path, cited: Documents) -> tuple[Checklist, ...]:
 
     :raises CatalogueError: naming the field of the first broken entry
     """
-    content = read_toml(folder / CHECKLISTS)
+    content = toml_of(folder / CHECKLISTS, partial(CatalogueError, CHECKLISTS, "", ""))
     try:
         found = TypeAdapter(tuple[Checklist, ...]).validate_python(content["checklist"])
         for each in found:
