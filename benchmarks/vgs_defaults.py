@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import numpy as np
 import torch
@@ -22,14 +22,15 @@ from numpy.typing import NDArray
 from stable_baselines3.common.env_util import make_vec_env
 
 from rlcore import DistributionalPPO, ResumableEnv, VarianceGradientScaler
-from rlcore.optim.gradient_variance import ESTIMATORS
-from rlcore.optim.settings import NORMALIZATIONS, ScalerSettings
+from rlcore.optim.gradient_variance import ESTIMATORS, Normalization, ScalerSettings
 
 Series = NDArray[np.float64]
 
 N_ENVS: Final = 8
 UNCAPPED: Final = 1e300
-RULES: Final = tuple((estimator, normalization) for normalization in NORMALIZATIONS for estimator in ESTIMATORS)
+RULES: Final = tuple(
+    (estimator, normalization) for normalization in get_args(Normalization) for estimator in ESTIMATORS
+)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from rlcore.checkpoint import codec
-from rlcore.checkpoint.storage import write_atomic
+from rlcore.checkpoint.container import write_atomic
+from rlcore.checkpoint.formats import read_model_file
 from rlcore.errors import NonFiniteError, SettingError
 from rlcore.pbt.exploit import OptimizerStrategy, apply_exploit, mean_episode_return
 from rlcore.pbt.population import member_seed
@@ -27,7 +28,6 @@ from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.live import set_hyperparameters
 from rlcore.ppo.saving import continued
 from rlcore.ppo.settings import LIVE, SHOWN, PPOSettings, find_optimizer, optimizer_options, whole_number
-from rlcore.state.model_file import read_model_file
 from rlcore.state.position import WINDOWS
 
 try:

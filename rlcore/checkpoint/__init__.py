@@ -1,8 +1,7 @@
 """Checkpoint files: reading them executes nothing, and writing them never loses the old one."""
 
-from rlcore.checkpoint.container import load_container, save_container
+from rlcore.checkpoint.container import load_container, save_container, write_atomic
 from rlcore.checkpoint.formats import FORMAT_V1, FORMAT_V2, Checkpoint, load_checkpoint, save_checkpoint
-from rlcore.checkpoint.storage import write_atomic
 
 __all__ = [
     "FORMAT_V1",

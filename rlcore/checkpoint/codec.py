@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import types
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, NamedTuple, cast
 
 import gymnasium
@@ -15,15 +13,14 @@ from gymnasium import spaces
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
 from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, LinearSchedule
 
-from rlcore.checkpoint.refusal import quoted
-from rlcore.errors import CheckpointError, SettingError
+from rlcore.checkpoint.torch_file import quoted
+from rlcore.errors import CheckpointError
 from rlcore.types import StateValue
 
 KIND = "__kind__"
 """The key that marks a dict as the form of something that is not a dict."""
 
 _NUMERIC = "biuf"  # kinds of dtype whose arrays a file can hold as bytes
-_MAX_DEPTH = 50  # how many dots the path of a part may have; settings have three or four
 _UNNAMED = ("items", "spaces", "value_schedule")  # entries that add no name to the path, as users know their parts
 
 
@@ -36,11 +33,7 @@ def encode(value: object, field: str) -> StateValue:
     (a lambda, an unregistered class, an array of texts or objects) leaves a placeholder that describes it.
 
     :param field: name of the setting; parts are named ``policy_kwargs.activation_fn``, ``net_arch.0``
-    :raises CheckpointError: lists or dicts are nested deeper than any setting, or contain themselves
     """
-    if field.count(".") > _MAX_DEPTH:
-        what = f"the setting {quoted(field, 120)} is nested more than {_MAX_DEPTH} deep"
-        raise CheckpointError(None, f"{what}; give it without such nesting")
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or type(value) in (bool, int, float, str):
@@ -55,7 +48,8 @@ def encode(value: object, field: str) -> StateValue:
     form = _FORMS.get(type if isinstance(value, type) else type(value))
     is_unknown = value not in _NAMES if isinstance(value, type) else form is None
     if form is None or is_unknown or (isinstance(value, np.ndarray) and value.dtype.kind not in _NUMERIC):
-        return {KIND: "placeholder", "description": _described(value)}
+        named: Any = value if hasattr(value, "__qualname__") else type(value)  # the same in every process
+        return {KIND: "placeholder", "description": f"{named.__module__}.{named.__qualname__}"}
     return {KIND: form.kind, **{name: encode(part, _of(field, name)) for name, part in form.parts(value).items()}}
 
 
@@ -63,41 +57,30 @@ def decode(value: StateValue, field: str, custom_objects: Mapping[str, object]) 
     """Return what :func:`encode` was given.
 
     :param field: name of the setting, as in :func:`encode`
-    :param custom_objects: objects by field, which stand in place of whatever the file has there
+    :param custom_objects: objects by field, which replace whatever the file has there
     :raises CheckpointError: a placeholder without its custom object, an unregistered class, or a malformed value
     """
     if field in custom_objects:
         return custom_objects[field]
-    if value is None or isinstance(value, bool | int | float | str | torch.Tensor):
-        return value
     if isinstance(value, list):
         return [decode(part, f"{field}.{position}", custom_objects) for position, part in enumerate(value)]
     if not isinstance(value, dict):
-        raise _malformed(field, f"a {type(value).__name__}, which a model file cannot hold")
-    if KIND not in value:
-        return {key: decode(part, f"{field}.{key}", custom_objects) for key, part in value.items()}
+        return value
     entries = cast("dict[str, Any]", {**value})
-    form = _form_of(entries.pop(KIND), entries, field)
+    kind = entries.pop(KIND, "numpy.ndarray" if set(value) == {"dtype", "shape", "bytes"} else None)  # in older files
+    if kind is None:
+        return {key: decode(part, f"{field}.{key}", custom_objects) for key, part in entries.items()}
+    form = next((form for form in _FORMS.values() if form.kind == kind), None)
+    if form is None or (kind == "class" and entries.get("name") not in list(_CLASSES)):
+        what = quoted(entries.get("description" if kind == "placeholder" else "name", kind), 120)
+        message = f"the setting {field!r} was {what}, which no file can hold or which is not registered"
+        raise CheckpointError(None, f"{message}; pass custom_objects={{{field!r}: ...}} with the object to use")
     parts = {name: decode(part, _of(field, name), custom_objects) for name, part in entries.items()}
     try:
         return form.make(**parts)
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise _malformed(field, f"a {form.kind} that cannot be built ({quoted(str(error), 120)})") from error
-
-
-def _form_of(kind: object, entries: Mapping[str, object], field: str) -> _Form:
-    remedy = f"pass custom_objects={{{field!r}: ...}} with the object to use"
-    if kind == "placeholder":
-        was = quoted(entries.get("description"), 120)
-        raise CheckpointError(None, f"the setting {field!r} was {was}, which no model file can hold; {remedy}")
-    name = entries.get("name")
-    if kind == "class" and not (isinstance(name, str) and name in _CLASSES):
-        message = f"the setting {field!r} is the class {quoted(name, 120)}, which is not registered; {remedy}"
-        raise CheckpointError(None, f"{message}, or register it with rlcore.checkpoint.codec.register_class")
-    for form in _FORMS.values():
-        if form.kind == kind:
-            return form
-    raise _malformed(field, f"a value of the unknown kind {quoted(kind, 120)}")
+    except Exception as error:  # the constructors raise anything for values of a hostile file
+        what = f"a {form.kind} that cannot be built ({quoted(str(error), 120)})"
+        raise CheckpointError(None, f"the setting {field!r} holds {what}; the file is damaged") from error
 
 
 def same(left: object, right: object) -> bool:
@@ -108,20 +91,14 @@ def same(left: object, right: object) -> bool:
         return set(left) == set(right) and all(same(left[key], right[key]) for key in left)
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(same, left, right))
-    scalar = bool | int | float | str
-    return left is right or (isinstance(left, scalar) and isinstance(right, scalar) and left == right)
+    return not isinstance(left, torch.Tensor) and not isinstance(right, torch.Tensor) and left == right
 
 
 def register_class(name: str, cls: type) -> None:
-    """Let model files hold ``cls`` under ``name``, so that it needs no custom object; repeating it changes nothing.
+    """Let model files hold ``cls`` under ``name``, so that it needs no custom object.
 
     :param name: stable dotted name (``rlcore.optim.UPGD``); files refer to it, so it must never change
-    :raises SettingError: the name is that of another class, or the class has another name
     """
-    known, known_name = _CLASSES.get(name, cls), _NAMES.get(cls, name)
-    if known is not cls or known_name != name:
-        message = f"{name!r} is the name of {known.__name__}, and {cls.__name__} has {known_name!r}; give one name"
-        raise SettingError("name", message)
     _CLASSES[name], _NAMES[cls] = cls, name
 
 
@@ -135,28 +112,8 @@ def _of(field: str, name: object) -> str:
     return field if name in _UNNAMED else f"{field}.{name}"
 
 
-def _described(value: object) -> str:
-    """Describe an object by its names alone: the same text in every process, without addresses or paths."""
-    if isinstance(value, type):
-        return f"the class {value.__module__}.{value.__qualname__}"
-    if isinstance(value, types.FunctionType | types.BuiltinFunctionType | types.MethodType):
-        return f"the function {value.__module__}.{value.__qualname__}"
-    return f"an object of the class {type(value).__module__}.{type(value).__qualname__}"
-
-
 def _has_keys(value: dict[Any, object]) -> bool:
     return all(type(key) in (str, int) for key in value)
-
-
-def _malformed(field: str, found: str) -> CheckpointError:
-    message = f"the setting {field!r} holds {found}; the file is damaged or was written by a newer version"
-    return CheckpointError(None, message)
-
-
-def _typed(value: object, *kinds: type) -> Any:
-    if type(value) not in kinds:
-        raise TypeError(f"{quoted(value, 120)} is not of the type {kinds[0].__name__}")
-    return value
 
 
 def _parts_of_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
@@ -166,95 +123,74 @@ def _parts_of_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
     return {"dtype": array.dtype.name, "shape": list(array.shape), "bytes": content}
 
 
-def _array(*, dtype: object, shape: object, bytes: object) -> np.ndarray[Any, Any]:
-    content = _typed(bytes, torch.Tensor)
-    if content.dtype != torch.uint8 or content.ndim != 1:
-        raise ValueError("the bytes of an array must be a tensor of torch.uint8 with one dimension")
-    numbers = np.frombuffer(content.detach().cpu().numpy().tobytes(), _dtype(dtype).newbyteorder("<"))
-    return numbers.reshape(_shape(shape)).astype(_dtype(dtype))
+def _array(*, dtype: object, shape: Any, bytes: Any) -> np.ndarray[Any, Any]:
+    numbers = np.frombuffer(bytes.cpu().numpy().tobytes(), _dtype(dtype).newbyteorder("<"))
+    return numbers.reshape(shape).astype(_dtype(dtype))
 
 
 def _dtype(name: object) -> np.dtype[Any]:
-    dtype: np.dtype[Any] = np.dtype(_typed(name, str))
-    if dtype.kind not in _NUMERIC or dtype.name != name:
+    dtype: np.dtype[Any] = np.dtype(str(name))
+    if dtype.kind not in _NUMERIC:
         raise ValueError(f"{quoted(name, 120)} is not the name of a numeric dtype")
     return dtype
 
 
-def _shape(sizes: Any) -> tuple[int, ...]:
-    if not all(type(size) is int and size >= 0 for size in _typed(sizes, list)):
-        raise ValueError(f"{quoted(sizes, 120)} is not a shape")
-    return tuple(sizes)
-
-
-def _as_array(value: Any) -> np.ndarray[Any, Any]:
-    """Return an array, also of the entries that older files have without their kind."""
-    return value if isinstance(value, np.ndarray) else _array(**value)
-
-
-def _box(*, low: Any, high: Any, bounded_below: Any, bounded_above: Any) -> spaces.Box[Any]:
-    low, high, below, above = arrays = [_as_array(each) for each in (low, high, bounded_below, bounded_above)]
-    if low.dtype != high.dtype or any(array.shape != low.shape for array in arrays):
-        raise ValueError("the bounds differ in shape or dtype")
-    box = spaces.Box(low, high, shape=low.shape, dtype=low.dtype)
-    # Of an integer Box the bounds alone do not tell an infinite one from the smallest integer.
-    box.bounded_below, box.bounded_above = below.astype(bool), above.astype(bool)
-    return box
-
-
-def _discrete(*, n: object, start: object, dtype: object) -> object:
-    # An older Gymnasium has one dtype alone, and no argument for it.
-    more: dict[str, Any] = {} if dtype == "int64" else {"dtype": _dtype(dtype).type}
-    return spaces.Discrete(_typed(n, int), start=_typed(start, int), **more)
-
-
-def _multi_discrete(*, nvec: Any, start: Any) -> spaces.MultiDiscrete:
-    counts = _as_array(nvec)
-    return spaces.MultiDiscrete(counts, dtype=counts.dtype.type, start=_as_array(start))
-
-
-def _multi_binary(*, n: Any) -> spaces.MultiBinary:
-    return spaces.MultiBinary(n if type(n) is int else _shape(list(n)))
-
-
-def _dict_space(*, spaces: Any) -> gymnasium.spaces.Dict:
-    parts = dict(spaces)  # or pairs, in older files
-    return gymnasium.spaces.Dict(OrderedDict((_typed(key, str), part) for key, part in parts.items()))
-
-
-def _torch_dtype(*, name: object) -> torch.dtype:
-    dtype: torch.dtype = _typed(vars(torch).get(_typed(name, str)), torch.dtype)
+def _torch_dtype(name: str) -> torch.dtype:
+    dtype = getattr(torch, name)
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"{name!r} is not the name of a dtype")
     return dtype
 
 
-def _of_numbers(cls: type, **numbers: object) -> object:
-    return cls(**{name: _typed(number, float, int) for name, number in numbers.items()})
+def _box(*, low: Any, high: Any, bounded_below: Any, bounded_above: Any) -> spaces.Box[Any]:
+    box = spaces.Box(low, high, low.shape, low.dtype)
+    # The bounds of an integer Box do not tell an infinite one from the smallest integer.
+    for name, flags in (("bounded_below", bounded_below), ("bounded_above", bounded_above)):
+        setattr(box, name, flags.astype(bool).reshape(low.shape))
+    return box
+
+
+def _discrete(*, n: Any, start: Any, dtype: object) -> object:
+    # An older Gymnasium has one dtype alone, and no argument for it.
+    more: dict[str, Any] = {} if dtype == "int64" else {"dtype": _dtype(dtype).type}
+    return spaces.Discrete(n, start=start, **more)
 
 
 def _attributes(*names: str) -> Callable[[object], dict[str, Any]]:
     return lambda value: {name: getattr(value, name) for name in names}
 
 
+def _linear(**numbers: Any) -> LinearSchedule:
+    return LinearSchedule(**{name: float(number) for name, number in numbers.items()})
+
+
 _FORMS: dict[type, _Form] = {
     type: _Form("class", lambda cls: {"name": _NAMES[cls]}, lambda name: _CLASSES[name]),
-    tuple: _Form("tuple", lambda value: {"items": list(value)}, lambda items: tuple(_typed(items, list))),
+    tuple: _Form("tuple", lambda value: {"items": list(value)}, lambda items: tuple(items)),
     np.ndarray: _Form("numpy.ndarray", _parts_of_array, _array),
-    torch.device: _Form("torch.device", lambda device: {"name": str(device)}, lambda name: torch.device(str(name))),
+    torch.device: _Form("torch.device", lambda device: {"name": str(device)}, lambda name: torch.device(name)),
     torch.dtype: _Form("torch.dtype", lambda dtype: {"name": str(dtype).removeprefix("torch.")}, _torch_dtype),
     spaces.Box: _Form("Box", _attributes("low", "high", "bounded_below", "bounded_above"), _box),
     spaces.Discrete: _Form(
         "Discrete", lambda space: {"n": space.n, "start": space.start, "dtype": np.dtype(space.dtype).name}, _discrete
     ),
-    spaces.MultiDiscrete: _Form("MultiDiscrete", _attributes("nvec", "start"), _multi_discrete),
-    spaces.MultiBinary: _Form("MultiBinary", _attributes("n"), _multi_binary),
-    spaces.Dict: _Form("Dict", _attributes("spaces"), _dict_space),
+    spaces.MultiDiscrete: _Form(
+        "MultiDiscrete",
+        _attributes("nvec", "start"),
+        lambda nvec, start: spaces.MultiDiscrete(nvec, nvec.dtype.type, start=start),
+    ),
+    spaces.MultiBinary: _Form("MultiBinary", _attributes("n"), lambda n: spaces.MultiBinary(n)),
+    spaces.Dict: _Form(
+        # a dict, or pairs in older files
+        "Dict",
+        _attributes("spaces"),
+        lambda spaces: gymnasium.spaces.Dict(OrderedDict(dict(spaces))),
+    ),
     spaces.Tuple: _Form("Tuple", lambda space: {"items": list(space.spaces)}, lambda items: spaces.Tuple(items)),
     # The callable inside has the name of the setting: that is what the user would pass as a custom object.
     FloatSchedule: _Form("FloatSchedule", _attributes("value_schedule"), FloatSchedule),
-    ConstantSchedule: _Form("ConstantSchedule", _attributes("val"), partial(_of_numbers, ConstantSchedule)),
-    LinearSchedule: _Form(
-        "LinearSchedule", _attributes("start", "end", "end_fraction"), partial(_of_numbers, LinearSchedule)
-    ),
+    ConstantSchedule: _Form("ConstantSchedule", _attributes("val"), lambda val: ConstantSchedule(float(val))),
+    LinearSchedule: _Form("LinearSchedule", _attributes("start", "end", "end_fraction"), _linear),
 }
 _CLASSES: dict[str, type] = {}
 _NAMES: dict[type, str] = {}

@@ -1,16 +1,25 @@
-"""The formats of checkpoints: what each holds, how it is written, and which one a file has."""
+"""The formats of files: what checkpoints and the files of models hold, and how they are written and told apart."""
 
 from __future__ import annotations
 
+import os
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral, Real
+from os import PathLike
+from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
+from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
 
-from rlcore.checkpoint import container, storage
-from rlcore.checkpoint.refusal import PathOrFile, RefusedError, quoted, refusals_name
-from rlcore.errors import ResumeWarning
+from rlcore.checkpoint import codec, container
+from rlcore.checkpoint.container import PathOrFile, path_of, refusals_name, unusable
+from rlcore.checkpoint.torch_file import RefusedError, quoted
+from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
 
@@ -20,16 +29,30 @@ FORMAT_V1: Final = "v1_policy_only"
 FORMAT_V2: Final = "v2_full_parameters"
 """{format_version, data, step, performance}, where data holds every part of the learner."""
 
-FORMAT_MODEL: Final = "model_v1"
-"""What a model's own ``save`` writes, which is no checkpoint."""
+FORMATS_OF_MODELS: Final = ("model_v1", "exact_v1")
+"""What a model's own ``save`` writes. Earlier versions wrote the second for algorithms of Stable-Baselines3."""
 
-_FIELDS: Final = ("format_version", "data", "step", "performance")
-_REQUIRED_DATA: Final = ("policy", "policy.optimizer")
-_OPTIONAL_DATA: Final = (
-    *("vgs_state", "kl_penalty_state", "entropy_state", "return_scale_state"),
-    *("normalizer_state", "lstm_state", "rng_state"),
-)
-_THIRD_FORMAT: Final = ("model_state_dict", "optimizer_state_dict", "vgs_state_dict")
+SPACES: Final = ("observation_space", "action_space")
+DEFAULT_ALGORITHM: Final = "DistributionalPPO"
+"""The algorithm of earlier files, which do not name it."""
+
+_DICT = (dict, OrderedDict)
+_PARTS: Final = ("vgs_state", "kl_penalty_state", "entropy_state", "return_scale_state", "normalizer_state")
+# Which types each field may have: none for any, and None among them for a field that may be missing.
+_CHECKPOINT = {"format_version": (str,), "data": _DICT, "step": (int,), "performance": (float,)}
+_DATA = {
+    **dict.fromkeys(("policy", "policy.optimizer"), _DICT),
+    **dict.fromkeys((*_PARTS, "lstm_state", "rng_state"), (*_DICT, type(None))),
+}
+_MODEL: dict[str, tuple[type, ...]] = {
+    "format_version": (str,),
+    "algorithm": (str,),
+    "settings": _DICT,
+    "n_envs": (int,),
+    "state": _DICT,
+    **dict.fromkeys(SPACES, (object,)),
+    **dict.fromkeys(("policy_class", "own_settings", "libraries", "seed", "device"), (object, type(None))),
+}
 
 
 @dataclass(frozen=True)
@@ -58,12 +81,9 @@ def save_checkpoint(path: PathOrFile, parameters: StateDict, *, step: int, perfo
     :raises CheckpointError: parameters that ``load_checkpoint`` would refuse, or a failed write; an older file is
         unchanged
     """
-    payload: StateDict = {
-        "format_version": FORMAT_V2,
-        "data": parameters,
-        "step": _plain(step, Integral, int),
-        "performance": _plain(performance, Real, float),
-    }
+    numbers: Any = {"step": step, "performance": performance}
+    payload: StateDict = {"format_version": FORMAT_V2, "data": parameters, **numbers}
+    payload.update({name: number.item() for name, number in numbers.items() if isinstance(number, np.generic)})
     with refusals_name(path):
         _v2_from(payload)
     container.save_container(path, payload)
@@ -75,16 +95,12 @@ def save_policy(path: PathOrFile, policy: StateDict) -> None:
     :raises CheckpointError: anything but names and tensors, or a failed write; an older file is unchanged
     """
     with refusals_name(path):
-        _check_policy(policy, "the policy")
+        _check_policy(policy)
     container.save_container(path, policy)
 
 
 def load_checkpoint(
-    path: PathOrFile,
-    *,
-    map_location: str | torch.device = "cpu",
-    require_digest: bool = False,
-    max_bytes: int = storage.DEFAULT_MAX_BYTES,
+    path: PathOrFile, *, map_location: str | torch.device = "cpu", require_digest: bool = False
 ) -> Checkpoint:
     """Read a v2 checkpoint, or a v1 file (a bare policy state dict), without executing anything in it.
 
@@ -95,21 +111,22 @@ def load_checkpoint(
     :param path: a path, or a binary file object
     :param map_location: device for the tensors
     :param require_digest: refuse a file without digest instead of warning
-    :param max_bytes: refuse a larger file before reading it
     :raises CheckpointError: truncated, damaged, foreign, of unknown format, mistyped, or holding anything but tensors
         and plain Python
     """
-    payload, has_digest = container.read_container(
-        path, map_location=map_location, require_digest=require_digest, max_bytes=max_bytes
-    )
+    payload, has_digest = container.read_container(path, map_location, require_digest)
     with refusals_name(path):
         checkpoint = from_payload(payload)
     if checkpoint.format_version == FORMAT_V1:
-        message = f"{FORMAT_V1}: the file holds only the policy, no optimizer and no statistics"
-        warn_caller(message, ResumeWarning)
+        warn_of_v1()
     elif not has_digest:
         container.warn_of_missing_digest(path)
     return checkpoint
+
+
+def warn_of_v1() -> None:
+    """Warn that nothing but the policy is read."""
+    warn_caller(f"{FORMAT_V1}: the file holds only the policy, no optimizer and no statistics", ResumeWarning)
 
 
 def from_payload(payload: StateDict) -> Checkpoint:
@@ -121,77 +138,137 @@ def from_payload(payload: StateDict) -> Checkpoint:
         return _v2_from(payload)
     if is_v1(payload):
         return Checkpoint(FORMAT_V1, {"policy": payload}, step=None, performance=None)
-    third = sorted(name for name in _THIRD_FORMAT if name in payload)
-    if third:
-        raise RefusedError(
-            f"holds {', '.join(third)}: the checkpoint dict that was once proposed and never adopted; load its parts "
-            f"into a model and save that with save_checkpoint ({FORMAT_V2})"
-        )
     raise RefusedError(
-        f"has no format_version and is no policy state dict either (its keys: {quoted([*payload][:5])}); "
-        f"known are {FORMAT_V2} and {FORMAT_V1}"
+        f"has no format_version and is no policy state dict (its keys: {quoted([*payload][:5])}); what was proposed "
+        f"only is not read: load its parts into a model, and write that with save_checkpoint ({FORMAT_V2})"
     )
 
 
 def is_v1(payload: StateDict) -> bool:
     """Say whether this is a policy state dict: names and tensors, nothing else."""
-    return bool(payload) and all(
-        isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in payload.items()
-    )
+    return _is_policy(payload)
 
 
-def _v2_from(payload: StateDict) -> Checkpoint:
+def _is_policy(payload: Any) -> bool:
+    return bool(payload) and all(type(name) is str and isinstance(each, torch.Tensor) for name, each in payload.items())
+
+
+def _check_policy(policy: Any) -> None:
+    if not _is_policy(policy):
+        raise RefusedError("the policy must be a dict from parameter name to tensor")
+
+
+def _v2_from(payload: Mapping[Any, Any]) -> Checkpoint:
     version = payload["format_version"]
-    if isinstance(version, str) and version == FORMAT_MODEL:
-        raise RefusedError("was written by a model's save(); read it with DistributionalPPO.load")
     if not isinstance(version, str) or version != FORMAT_V2:
-        raise RefusedError(f"has the unknown format_version {_described(version)}; this version reads {FORMAT_V2}")
-    _check_names(payload, _FIELDS, (), "the checkpoint")
-    step: Any = payload["step"]
-    performance: Any = payload["performance"]
-    data: Any = payload["data"]
-    _require(type(step) is int and step >= 0, "'step' must be an integer of at least 0", step)
-    _require(type(performance) is float, "'performance' must be a float", performance)
-    _require(isinstance(data, dict), "'data' must be a dict", data)
-    _check_names(data, _REQUIRED_DATA, _OPTIONAL_DATA, "'data'")
-    _check_policy(data["policy"], "'data'['policy']")
-    optimizer = data["policy.optimizer"]
-    _require(isinstance(optimizer, dict), "'data'['policy.optimizer'] must be a dict", optimizer)
-    for name in _OPTIONAL_DATA:
-        part = data.get(name)
-        _require(part is None or isinstance(part, dict), f"'data'[{name!r}] must be a dict or None", part)
-    return Checkpoint(FORMAT_V2, data, step=step, performance=performance)
+        raise RefusedError(
+            f"has the format_version {quoted(version)}, and {FORMAT_V2} is read here; DistributionalPPO.load reads the "
+            "file of a model"
+        )
+    _check_fields(payload, _CHECKPOINT, "the checkpoint")
+    step: int = payload["step"]
+    if step < 0:
+        raise RefusedError(f"'step' must be at least 0, and is {step}")
+    _check_fields(payload["data"], _DATA, "'data'")
+    _check_policy(payload["data"]["policy"])
+    return Checkpoint(FORMAT_V2, payload["data"], step=step, performance=payload["performance"])
 
 
-def _plain(value: Any, kind: type, plain: type) -> Any:
-    """Return a number of NumPy or Python as Python's; anything else as it is, as a bool."""
-    return plain(value) if isinstance(value, kind) and not isinstance(value, bool) else value
+def _check_fields(found: Mapping[Any, Any], kinds: Mapping[str, tuple[type, ...]], place: str) -> None:
+    typed = {name: types for name, types in kinds.items() if name in found and object not in types}
+    problems = {
+        "lacks": [name for name, types in kinds.items() if name not in found and type(None) not in types],
+        "has the unknown fields": [name for name in found if name not in kinds],
+        "has values of the wrong type in": [name for name, types in typed.items() if type(found[name]) not in types],
+    }
+    said = ", ".join(f"{what} {quoted(names, 120)}" for what, names in problems.items() if names)
+    if said:
+        raise RefusedError(f"{place} {said}; known are {', '.join(kinds)}")
 
 
-def _check_policy(policy: Any, place: str) -> None:
-    _require(isinstance(policy, dict) and policy, f"{place} must be a dict from parameter name to tensor", policy)
-    for name, tensor in policy.items():
-        is_named = isinstance(name, str) and isinstance(tensor, torch.Tensor)
-        _require(is_named, f"{place}[{quoted(name)}] must be a tensor under a name", tensor)
+def write_model_file(
+    path: Any, model: BaseAlgorithm, algorithm: str, *, settings: StateDict, state: StateDict, **more: Any
+) -> None:
+    """Write the file of ``model``, whole or not at all. Make its folder, and add ``.zip`` to a name without ending.
+
+    :param path: a path or a binary file object
+    :param settings: by name, encoded by :func:`rlcore.checkpoint.codec.encode`
+    :param state: of every part by key
+    :param more: other fields of a model's file, as plain values
+    :raises CheckpointError: a value cannot be saved, or the file cannot be written; an older file is unchanged
+    """
+    target = with_ending(path)
+    if isinstance(target, str | PathLike):
+        with refusals_name(target, "written"):
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+    fields: dict[Any, Any] = {name: codec.encode(getattr(model, name), name) for name in SPACES}
+    fields |= {"format_version": FORMATS_OF_MODELS[0], "algorithm": algorithm, "settings": settings}
+    container.save_container(target, fields | {"n_envs": model.n_envs, "state": state} | more)
 
 
-def _check_names(found: StateDict, required: tuple[str, ...], optional: tuple[str, ...], place: str) -> None:
-    for name in found:
-        if name not in required and name not in optional:
-            known = ", ".join((*required, *optional))
-            raise RefusedError(f"{place} has the unknown key {quoted(name)}; known are {known}")
-    for name in required:
-        if name not in found:
-            raise RefusedError(f"{place} lacks {name!r}")
+def read_model_file(path: Any, *, require_digest: bool = False) -> dict[str, Any]:
+    """Return the fields of a file of :func:`write_model_file`, or of that name with ``.zip``.
+
+    :raises CheckpointError: the file cannot be read, or is not the file of a model
+    """
+    return read_content(container.load_container(existing(path), require_digest=require_digest), path)
 
 
-def _require(condition: object, wanted: str, found: object) -> None:
-    if not condition:
-        raise RefusedError(f"{wanted}, and is {_described(found)}")
+def read_content(content: Mapping[Any, Any], path: Any) -> dict[str, Any]:
+    """Return the fields of a model's file, with ``algorithm``; settings, spaces and state are still encoded.
+
+    :raises CheckpointError: a field is missing, unknown or of the wrong type
+    """
+    version = content.get("format_version")
+    record = {"algorithm": DEFAULT_ALGORITHM, **content}
+    with refusals_name(path):
+        if not isinstance(version, str) or version not in FORMATS_OF_MODELS:
+            raise RefusedError(
+                f"is not the file of a model (format_version {quoted(version)}, known are "
+                f"{' and '.join(FORMATS_OF_MODELS)}); a checkpoint is read by set_parameters(path)"
+            )
+        _check_fields(record, _MODEL, "the file")
+        if record["n_envs"] < 1:
+            raise RefusedError(f"n_envs is {record['n_envs']}; the file is damaged")
+    return record
 
 
-def _described(value: object) -> str:
-    """Return what a value is, in a few words that are safe to print."""
-    if isinstance(value, dict | list | tuple):
-        return f"a {type(value).__name__} of {len(value)}"
-    return "a tensor" if isinstance(value, torch.Tensor) else quoted(value)
+def decode_spaces(content: Mapping[str, Any], objects: Mapping[str, object]) -> dict[str, Any]:
+    """Return ``observation_space`` and ``action_space``.
+
+    :raises StateError: one of them is not a space
+    """
+    decoded = {name: codec.decode(content[name], name, objects) for name in SPACES}
+    for name, space in decoded.items():
+        if not isinstance(space, spaces.Space):
+            raise StateError(f"{name} is not a space; the file is damaged")
+    return decoded
+
+
+@contextmanager
+def refusals_of(path: Any, field: str, changes: Collection[str] = ()) -> Iterator[None]:
+    """Turn whatever goes wrong with a file's content into a CheckpointError that names the file and the field.
+
+    :param changes: settings that the caller asks for; with any, a SettingError is about them and passes
+    """
+    try:
+        with refusals_name(path), unusable(field):
+            yield
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise CheckpointError(path_of(path), f"asks for a model larger than this machine's memory: {error}") from error
+    except SettingError as error:
+        if changes:
+            raise
+        raise CheckpointError(path_of(path), f"holds a setting that cannot be used: {error}") from error
+
+
+def with_ending(path: Any) -> Any:
+    """Add ``.zip`` to a path without ending, as Stable-Baselines3 does."""
+    is_path = isinstance(path, str | PathLike)
+    return Path(f"{path}.zip") if is_path and path and not Path(path).suffix else path
+
+
+def existing(path: Any) -> Any:
+    """Return the path as it is given, or with ``.zip`` where it is not a file."""
+    is_path = isinstance(path, str | PathLike)
+    return with_ending(path) if is_path and not os.path.isfile(path) else path  # noqa: PTH113  # never raises

@@ -1,7 +1,6 @@
 """Reads the zip file that torch.save writes: plain values, and tensors over the file's own bytes; executes nothing.
 
-torch.load is not used: its weights_only reader executes no code either, but it allocates what the file tells it to,
-and a tensor's claimed size need not fit the bytes behind it.
+torch.load is not used: its weights_only reader executes no code either, but it allocates what a file claims to need.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import math
 import pickle
 import re
 import struct
-import sys
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -19,8 +17,31 @@ from typing import Any, NamedTuple
 
 import torch
 
-from rlcore.checkpoint.refusal import RefusedError, quoted
-from rlcore.checkpoint.values import DTYPES
+from rlcore.types import StateDict
+
+DTYPES: dict[str, torch.dtype] = {
+    "DoubleStorage": torch.float64,
+    "FloatStorage": torch.float32,
+    "HalfStorage": torch.float16,
+    "BFloat16Storage": torch.bfloat16,
+    "LongStorage": torch.int64,
+    "IntStorage": torch.int32,
+    "ShortStorage": torch.int16,
+    "CharStorage": torch.int8,
+    "ByteStorage": torch.uint8,
+    "BoolStorage": torch.bool,
+}
+"""The element types that can be saved, under the names that torch.save gives their storages."""
+
+MAX_DEPTH = 64  # of lists and dicts in each other
+MAX_DIRECTORY_BYTES = 2**22  # some 60,000 records, of which each costs half a kilobyte to list
+MAX_PICKLE_BYTES = 2**23  # the tensors' contents lie outside it
+# So many instructions may a pickle have, more for each record of tensor data, and never more than the last. A model has
+# about 60 for each record and 10 for each episode that it remembers. A million cost some 170 MiB and 10 s.
+OPERATIONS, OPERATIONS_OF_A_TENSOR, MAX_OPERATIONS = 2**19, 2**6, 2**20
+LARGE_KEYS = 1000  # integers of more than 60 bits: their hashes can all be equal, which takes quadratic time
+# Tied weights are in a state dict under each name; whoever copies the tensors one by one takes memory for all.
+MAX_SHARING = 4  # how many times the bytes of its records a file's tensors may be
 
 _END_RECORD = struct.Struct("<4s4H2LH")
 _END_RECORDS_64 = struct.Struct("<4sQ4s2L4Q4sLQL")
@@ -30,31 +51,106 @@ _DATA_DESCRIPTOR_OR_UTF8 = 0x808
 _LONGEST_COMMENT = 78  # rlcore-sha256: and 64 digits
 _DAMAGED_DIRECTORY = "its zip directory is damaged"
 _NO_TORCH_FILE = "is not a file that torch.save wrote in its zip format"
-_RECORDS = {
-    r"data\.pkl|data/(0|[1-9][0-9]{0,8})": rb".*",
-    "version": rb"3\n",
-    "byteorder": rb"little",
-    r"\.format_version": rb"1",
-    r"\.storage_alignment": rb"[0-9]{1,4}",
-    r"\.data/serialization_id": rb"[0-9]{1,64}",
-}
-"""Pattern of the first 65 bytes of each record that torch.save writes, by pattern of its name."""
+_RECORDS = re.compile(
+    r"data\.pkl|version|byteorder|data/(0|[1-9][0-9]{0,8})"
+    r"|\.format_version|\.storage_alignment|\.data/serialization_id"
+)
 
-MAX_DIRECTORY_BYTES = 2**22  # some 60,000 records, of which each costs half a kilobyte to list
-MAX_PICKLE_BYTES = 2**23  # the tensors' contents lie outside it
-# So many instructions may a pickle have, more for each record of tensor data, and never more than the last. A model has
-# about 60 for each record and 10 for each episode that it remembers. A million cost some 170 MiB and 10 s.
-OPERATIONS, OPERATIONS_OF_A_TENSOR, MAX_OPERATIONS = 2**19, 2**6, 2**20
-LARGE_KEYS = 1000  # integers of more than 60 bits: their hashes can all be equal, which takes quadratic time
-# Tied weights stand in a state dict under each name; whoever copies the tensors one by one takes memory for all.
-MAX_SHARING = 4  # how many times the bytes of its records a file's tensors may be
+
+class RefusedError(ValueError):
+    """A file's content or values to be saved are wrong; the public functions add the name of the file."""
+
+
+def quoted(text: object, limit: int = 80) -> str:
+    """Return ``text`` as printable ASCII of bounded length, for texts that a file supplies."""
+    # Cut before escaping too, so that a text of a gigabyte costs no more than a short one.
+    escaped = ascii(text[: limit + 1] if isinstance(text, str | bytes) else text)
+    return escaped if len(escaped) <= limit else f"{escaped[: limit - 3]}..."
+
+
+def plain(payload: object, *, is_read: bool = False) -> StateDict:
+    """Return a copy of a dict of tensors and plain Python; an OrderedDict keeps the ``_metadata`` of a module.
+
+    To be written, each tensor is detached, on the CPU, contiguous and in a storage of its own; it is copied only if it
+    is not. Equal payloads give equal bytes when pickled, whichever texts in them are one object.
+
+    :param is_read: the payload comes from a file. Tensors stay as they are, and a list or dict that is in two places
+        is refused, so that the size of the file bounds the cost
+    :raises RefusedError: a value that a checkpoint cannot hold, with the path of keys to it
+    """
+    if not isinstance(payload, dict):
+        raise RefusedError(f"holds a {type(payload).__name__}, not a dict")
+    state: StateDict = _Copier(is_read).copied(payload, "payload", 0)
+    return state
+
+
+class _Copier:
+    def __init__(self, is_read: bool) -> None:
+        self._is_read = is_read
+        self._storages: set[int] = set()  # the addresses of those that the tensors so far have
+        self._texts: dict[str, str] = {}  # the object that is written for each text
+        self._seen: set[int] = set()
+
+    def copied(self, value: Any, place: str, depth: int) -> Any:
+        if isinstance(value, torch.Tensor):
+            _check_tensor(value, place)
+            return value if self._is_read else _alone(value.detach(), self._storages)
+        if type(value) is tuple:
+            for part in value:
+                _check_plain(part, f"{place} is a tuple that holds")
+            return tuple(self.copied(part, place, depth) for part in value)
+        if type(value) not in (list, dict, OrderedDict):
+            _check_plain(value, f"{place} is")
+            return self._texts.setdefault(value, value) if isinstance(value, str) else value
+        if depth >= MAX_DEPTH or (self._is_read and id(value) in self._seen):
+            why = "is in two places" if depth < MAX_DEPTH else f"is nested deeper than {MAX_DEPTH} levels"
+            raise RefusedError(f"{place[:80]} {why}")
+        self._seen.add(id(value))
+        if isinstance(value, list):
+            return [self.copied(part, f"{place}[{index}]", depth + 1) for index, part in enumerate(value)]
+        return self._copied_dict(value, place, depth + 1)
+
+    def _copied_dict(self, value: dict[Any, Any], place: str, depth: int) -> Any:
+        made = type(value)()
+        for key, part in value.items():
+            if type(key) not in (int, str):
+                raise RefusedError(f"{place} has a key of type {type(key).__name__}; keys must be str or int")
+            name = self._texts.setdefault(key, key) if isinstance(key, str) else key
+            made[name] = self.copied(part, f"{place}[{quoted(key)}]", depth)
+        metadata = getattr(value, "_metadata", None)
+        if metadata is not None:
+            made._metadata = self.copied(metadata, f"{place}._metadata", depth)  # type: ignore[attr-defined]
+        return made
+
+
+def _alone(tensor: torch.Tensor, storages: set[int]) -> torch.Tensor:
+    storage = tensor.untyped_storage()
+    is_whole = storage.nbytes() == tensor.nbytes and storage.data_ptr() not in storages
+    if not tensor.is_cpu or not tensor.is_contiguous() or tensor.is_neg() or not is_whole:
+        tensor = tensor.to("cpu").clone(memory_format=torch.contiguous_format)
+    storages.add(tensor.untyped_storage().data_ptr())
+    return tensor
+
+
+def _check_tensor(tensor: torch.Tensor, place: str) -> None:
+    is_dense = tensor.layout == torch.strided and tensor.device.type != "meta" and tensor.dtype in DTYPES.values()
+    if not is_dense or type(tensor.detach()) is not torch.Tensor:
+        kind = f"{type(tensor).__name__}, {tensor.layout}, {tensor.dtype}, on {tensor.device}"
+        raise RefusedError(f"{place} is a tensor that cannot be saved ({kind}): it must be dense, real and hold data")
+
+
+def _check_plain(value: object, what: str) -> None:
+    if value is not None and type(value) not in (bool, int, float, str):
+        kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+        hint = "; use .item() for a NumPy scalar, torch.as_tensor for an array" if kind.startswith("numpy.") else ""
+        raise RefusedError(
+            f"{what} a {kind}; a checkpoint holds tensors, bool, int, float, str, None, lists, dicts with str or int "
+            f"keys and tuples of plain values{hint}"
+        )
 
 
 def end_record(content: memoryview) -> tuple[int, bytes]:
-    """Return where the zip's end record is, and the comment behind it, which torch.save leaves empty.
-
-    :raises RefusedError: no end record: truncated, or not a file of this kind
-    """
+    """Return where the zip's end record is, and the comment behind it, which torch.save leaves empty."""
     tail = bytes(content[-_END_RECORD.size - _LONGEST_COMMENT :])
     start = tail.rfind(b"PK\x05\x06")
     comment = tail[start + _END_RECORD.size :]
@@ -64,36 +160,31 @@ def end_record(content: memoryview) -> tuple[int, bytes]:
 
 
 def read_records(content: memoryview, *, is_intact: bool = False) -> dict[str, memoryview]:
-    """Return the records of a torch.save file by name, without the folder's name that torch puts before each.
-
-    Everything is a view into ``content``, so the cost in memory is that of the names.
+    """Return the records of a torch.save file as views into ``content``, by name without their folder.
 
     :param is_intact: a digest of the whole content has been compared, so that the records' own checksums need not be
-    :raises RefusedError: not such a zip: truncated, or with compressed, encrypted, duplicate, overlapping, foreign or
-        damaged records, or with weights in another byte order
+    :raises RefusedError: truncated, or with compressed, encrypted, duplicate, overlapping, foreign or damaged records
     """
     records: dict[str, memoryview] = {}
     end_of_previous = 0
     try:
-        entries = _entries(content)
-        folder = entries[0][1].partition(b"/")[0]
-        for offset, raw_name, flags, crc, size in sorted(entries):
+        entries = sorted(_entries(content))
+        folder = entries[0][1].partition(b"/")[0] + b"/"
+        for offset, raw_name, flags, crc, size in entries:
             *header, length, extra_length = _LOCAL_HEADER.unpack_from(content, offset)
+            header.append(bytes(content[offset + _LOCAL_HEADER.size :][:length]))
             start = offset + _LOCAL_HEADER.size + length + extra_length
-            data = content[start : start + size]
-            name = _name_in(folder, raw_name, data)
-            found = (*header, bytes(content[offset + _LOCAL_HEADER.size :][:length]))
-            if name in records or offset < end_of_previous or found != (b"PK\x03\x04", flags, 0, raw_name):
-                raise RefusedError(
-                    f"its record {quoted(name)} is there twice, overlaps another or has a foreign header"
-                )
-            if len(data) != size or not (is_intact or zlib.crc32(data) == crc):
-                raise RefusedError(f"its record {quoted(name)} is damaged: its length or CRC-32 does not fit")
+            data, name = content[start : start + size], _name_in(folder, raw_name)
+            is_alone = (
+                name not in records and offset >= end_of_previous and header == [b"PK\x03\x04", flags, 0, raw_name]
+            )
+            if not is_alone or len(data) != size or not (is_intact or zlib.crc32(data) == crc):
+                raise RefusedError(f"its record {quoted(name)} is damaged, there twice, or overlaps another")
             records[name], end_of_previous = data, start + size
     except (struct.error, IndexError):
         raise RefusedError(_DAMAGED_DIRECTORY) from None
-    if not {"data.pkl", "version"} <= records.keys() or sys.byteorder != "little":
-        raise RefusedError("its record 'data.pkl' or 'version' is missing, or this machine is big-endian")
+    if not {"data.pkl", "version"} <= records.keys() or bytes(records.get("byteorder", b"little")) != b"little":
+        raise RefusedError("lacks its record 'data.pkl' or 'version', or was written in another byte order")
     return records
 
 
@@ -116,41 +207,33 @@ def _entries(content: memoryview) -> list[tuple[int, bytes, int, int, int]]:
         if signature != b"PK\x01\x02" or len(name) != length:
             raise RefusedError(_DAMAGED_DIRECTORY)
         if method or packed != size or flags & ~_DATA_DESCRIPTOR_OR_UTF8 or any(additions):
-            shown = quoted(name.decode("utf-8", "backslashreplace"))
-            raise RefusedError(f"its record {shown} is compressed or encrypted, or carries additions")
+            raise RefusedError(f"its record {quoted(name)} is compressed or encrypted, or carries additions")
         entries.append((offset, name, flags, crc, size))
         directory = directory[_ENTRY.size + length :]
     if len(entries) != count:
-        raise RefusedError(f"{_DAMAGED_DIRECTORY}: it announces {count} records and lists {len(entries)}")
+        raise RefusedError(_DAMAGED_DIRECTORY)
     return entries
 
 
-def _name_in(folder: bytes, raw_name: bytes, data: memoryview) -> str:
+def _name_in(folder: bytes, raw_name: bytes) -> str:
     """Return the name of a record in its folder; refuse a record that torch.save does not write."""
     if raw_name in (b"data", b"policy.pth", b"pytorch_variables.pth", b"_stable_baselines3_version"):
         raise RefusedError(
-            "is a file of Stable-Baselines3's save(), which holds pickles that could run code and no distributional "
-            "critics; if you trust it, load it with the class that wrote it (RecurrentPPO.load) and train a "
-            "DistributionalPPO on the same environment"
+            "is a file of Stable-Baselines3's save(), which holds pickles that could run code; if you trust it, load "
+            "it with the class that wrote it (RecurrentPPO.load)"
         )
-    name = raw_name.removeprefix(folder + b"/").decode("utf-8", "backslashreplace")
-    expected = next((expected for pattern, expected in _RECORDS.items() if re.fullmatch(pattern, name)), None)
-    if expected is None or raw_name == name.encode():
+    name = raw_name.removeprefix(folder).decode("utf-8", "backslashreplace")
+    if not raw_name.startswith(folder) or not _RECORDS.fullmatch(name):
         raise RefusedError(f"holds the foreign record {quoted(name)}; torch.save writes no such file")
-    if not re.fullmatch(expected, bytes(data[:65]), re.DOTALL):
-        raise RefusedError(f"its record {name!r} holds {quoted(bytes(data[:64]))}, which is not readable here")
     return name
 
 
 def read_pickle(records: Mapping[str, memoryview], device: torch.device) -> object:
-    """Return what the pickle ``data.pkl`` holds, built of plain values and of tensors that fit their records.
-
-    Values may still stand where no checkpoint has them, see :func:`rlcore.checkpoint.values.check_values`.
+    """Return what the pickle ``data.pkl`` holds; :func:`plain` checks where its values are.
 
     :param records: what :func:`read_records` returned, writable
     :param device: of the tensors; those on the CPU are the records' own memory
-    :raises RefusedError: an instruction or name that a checkpoint never needs, a damaged pickle, a tensor whose
-        claimed size does not fit its record
+    :raises RefusedError: an instruction or name that no checkpoint needs, damage, or a tensor beyond its record
     """
     pickled = records["data.pkl"]
     if len(pickled) > MAX_PICKLE_BYTES:
@@ -172,8 +255,6 @@ def read_pickle(records: Mapping[str, memoryview], device: torch.device) -> obje
 
 
 class _Storage(NamedTuple):
-    """A record's elements as a tensor of one dimension; the record has the size that the pickle claims."""
-
     elements: torch.Tensor
 
 
@@ -227,7 +308,6 @@ class _Unpickler(pickle._Unpickler):
         self._large_keys, self._claimable = LARGE_KEYS, MAX_SHARING * sum(sizes)
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return the object for a name: a dtype for a class of storages, a mark for torch's function."""
         if f"{module} {name}" not in _GLOBALS:
             raise RefusedError(
                 f"its pickle refers to {quoted(f'{module} {name}')}, which a checkpoint never needs and which could "
@@ -236,7 +316,6 @@ class _Unpickler(pickle._Unpickler):
         return _GLOBALS[f"{module} {name}"]
 
     def persistent_load(self, pid: Any) -> _Storage:
-        """Return the storage that ('storage', type, record's number, device, length) claims."""
         _require(type(pid) is tuple and list(map(type, pid)) == [str, torch.dtype, str, str, int])
         kind, dtype, key, _, numel = pid
         record, known = self._records.get(f"data/{key}"), self.storages.get(f"data/{key}")
@@ -256,7 +335,6 @@ class _Unpickler(pickle._Unpickler):
         self.memo[len(self.memo)] = self.stack[-1]
 
     def set_items(self, items: list[Any]) -> None:
-        """Add keys and values in turn to the dict on the stack."""
         target = self.stack[-1]
         _require(isinstance(target, dict))
         for key, value in zip(items[::2], items[1::2], strict=True):
@@ -267,14 +345,12 @@ class _Unpickler(pickle._Unpickler):
             target[key] = value
 
     def call(self) -> None:
-        """Make an empty OrderedDict or a tensor; nothing else can be called."""
         function, arguments = self.stack[-2:]
         _require(type(arguments) is tuple)
         is_empty = function is OrderedDict and not arguments
         self.stack[-2:] = [OrderedDict() if is_empty else self.tensor(function, *arguments)]
 
     def tensor(self, function: Any, storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any) -> Any:
-        """Make a contiguous tensor of elements that are stored."""
         _require(function is _REBUILD_TENSOR and grad is False and type(storage) is _Storage)
         _require(type(hooks) is OrderedDict and not hooks and not vars(hooks) and type(size) is type(stride) is tuple)
         _require(all(type(number) is int and 0 <= number < 2**63 for number in (offset, *size, *stride)))
@@ -293,7 +369,6 @@ class _Unpickler(pickle._Unpickler):
         return elements.as_strided(size, stride, offset)
 
     def attach(self) -> None:
-        """Attach ``_metadata`` to an OrderedDict, as nn.Module.state_dict does; nothing else can be attached."""
         attributes, target = self.stack.pop(), self.stack[-1]
         _require(type(target) is OrderedDict and type(attributes) is dict and list(attributes) == ["_metadata"])
         vars(target).update(attributes)

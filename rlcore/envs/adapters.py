@@ -12,7 +12,7 @@ from gymnasium.utils import EzPickle
 from numpy.typing import NDArray
 from sb3_contrib.common.wrappers import ActionMasker
 
-from rlcore.checkpoint.refusal import unusable
+from rlcore.checkpoint.container import unusable
 from rlcore.envs.resumable import GENERATOR, ResumableEnv, assign, fitted, saved
 from rlcore.errors import SettingError, StateError
 from rlcore.state.tree import ANY_LENGTH, FREE, Rule, fit

@@ -26,9 +26,9 @@ from gymnasium.wrappers import (
 )
 from stable_baselines3.common.monitor import Monitor
 
-from rlcore.checkpoint.refusal import unusable
+from rlcore.checkpoint.container import unusable
 from rlcore.errors import SettingError, StateError
-from rlcore.state.generators import generator_from_state, generator_state
+from rlcore.state.position import generator_from_state, generator_state
 from rlcore.state.tree import FREE, LARGEST_COUNT, SAME, Rule, fit
 from rlcore.types import StateDict, StateValue
 

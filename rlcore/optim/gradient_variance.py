@@ -1,4 +1,4 @@
-"""Moments of the gradients of one step, and four estimators of their variance over time.
+"""Moments of the gradients of one step, four estimators of their variance over time, and the scaler's settings.
 
 Notation: ``mean_s`` and ``Var_s`` are mean and population variance over the n elements of one tensor; ``E_t`` and
 ``Var_t`` those over the steps in which the tensor had a gradient, with exponential weights that sum to 1.
@@ -12,20 +12,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from types import MappingProxyType
-from typing import ClassVar, Final, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from torch import Tensor
 
+from rlcore.errors import refused_value
 from rlcore.state.tree import NOT_NEGATIVE, Rules, fit
 from rlcore.types import StateDict, StateValue
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
-Number = TypeVar("Number", bound=np.generic)
+Scalar = TypeVar("Scalar", bound=np.generic)
+Estimator: TypeAlias = Literal["mean", "spatial", "total", "element"]
+Normalization: TypeAlias = Literal["squared_mean", "second_moment"]
 
 # Measured numbers are limited to this, so that their squares are finite in float64.
 LARGEST: Final = 1e150
@@ -43,34 +48,31 @@ class Moments(NamedTuple):
     :param mean: ``mean_s g``; NaN for a gradient that holds NaN or infinity
     :param variance: ``Var_s g``, at least 0 where the mean is no NaN; exact to about 1e-6 next to a mean of any size
     :param mean_square: ``mean_s g^2 = Var_s g + (mean_s g)^2``; NaN where the mean is NaN
-    :param maximum: largest magnitude of an element of all of them, or None where it was not asked for
     """
 
     size: Floats
     mean: Floats
     variance: Floats
     mean_square: Floats
-    maximum: float | None
 
 
-def measure(gradients: Sequence[Tensor], *, maximum: bool) -> Moments:
+def measure(gradients: Sequence[Tensor]) -> Moments:
     """Measure gradients in one pass over memory; what is on a device is waited for once.
 
     :param gradients: dense and not empty, of any shapes, dtypes and devices
-    :param maximum: whether to look for the largest magnitude
     """
     from rlcore.optim import compiled, variance_kernel  # imports Numba, which only the first step needs
 
-    measured = np.zeros((len(gradients), 3))
+    measured = np.zeros((len(gradients), 2))
     table, taken, others = compiled.table_of(gradients)
-    own = np.zeros((len(taken), 3))
-    variance_kernel.measure(table, maximum, own)
+    own = np.zeros((len(taken), 2))
+    variance_kernel.measure(table, own)
     measured[taken] = own
-    measured[others] = _plain_moments([gradients[i] for i in others], maximum)
-    mean, variance, magnitude = measured.T
+    measured[others] = _plain_moments([gradients[i] for i in others])
+    mean, variance = measured.T
     size = np.array([gradient.numel() for gradient in gradients], dtype=np.float64)
     mean_square = np.minimum(variance + np.square(mean), LARGEST)
-    return Moments(size, mean, variance, mean_square, float(magnitude.max(initial=0.0)) if maximum else None)
+    return Moments(size, mean, variance, mean_square)
 
 
 def scale(gradients: Sequence[Tensor], factor: float) -> None:
@@ -79,17 +81,14 @@ def scale(gradients: Sequence[Tensor], factor: float) -> None:
         torch._foreach_mul_(list(gradients), factor)
 
 
-def _plain_moments(tensors: Sequence[Tensor], maximum: bool) -> Floats:
-    """Mean, variance and, where it is asked for, largest magnitude of each tensor, float64 ``[k, 3]``."""
-    numbers: list[Tensor] = []
-    for tensor in tensors:
-        variance, mean = torch.var_mean(tensor.double(), correction=0)
-        numbers += [mean, variance, tensor.abs().amax().double() if maximum else mean]
-    measured = _on_host(numbers).reshape(-1, 3)
+def _plain_moments(tensors: Sequence[Tensor]) -> Floats:
+    """Mean and variance of each tensor, float64 ``[k, 2]``."""
+    numbers = [each for tensor in tensors for each in torch.var_mean(tensor.double(), correction=0)]
+    measured = _on_host(numbers).reshape(-1, 2)[:, ::-1].copy()
     for position in np.flatnonzero(~np.isfinite(measured[:, 1])).tolist():
-        measured[position, :2] = _extreme_moments(tensors[position].double())
-    measured[:, :2] = measured[:, :2].clip(-LARGEST, LARGEST)
-    return measured
+        measured[position] = _extreme_moments(tensors[position].double())
+    clipped: Floats = measured.clip(-LARGEST, LARGEST)
+    return clipped
 
 
 def _extreme_moments(tensor: Tensor) -> tuple[float, float]:
@@ -272,7 +271,7 @@ def _largest_mean(layout: TensorLayout) -> float:
     return LARGEST_ELEMENT[layout.state_dtype]
 
 
-def carry_over(values: NDArray[Number], kept: Sequence[int], size: int) -> NDArray[Number]:
+def carry_over(values: NDArray[Scalar], kept: Sequence[int], size: int) -> NDArray[Scalar]:
     """Return ``[size]`` zeros that hold ``values`` at the positions ``kept``."""
     carried = np.zeros(size, dtype=values.dtype)
     carried[list(kept)] = values[list(kept)]
@@ -282,3 +281,38 @@ def carry_over(values: NDArray[Number], kept: Sequence[int], size: int) -> NDArr
 ESTIMATORS: Final[Mapping[str, type[VarianceEstimator]]] = MappingProxyType(
     {"mean": MeanEstimator, "spatial": SpatialEstimator, "total": TotalEstimator, "element": ElementEstimator}
 )
+
+
+def _plain(value: object) -> object:
+    """Numbers of other kinds as Python's, so that a saved state holds none of them."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
+Number = Annotated[float, BeforeValidator(_plain), Field(allow_inf_nan=False)]
+
+
+class ScalerSettings(BaseModel):
+    """Settings of :class:`VarianceGradientScaler`, which describes them.
+
+    :raises SettingError: a value has the wrong type or lies outside its range
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    enabled: bool = True
+    beta: Annotated[Number, Field(ge=0, lt=1)] = 0.99
+    alpha: Annotated[Number, Field(ge=0)] = 0.1
+    eps: Annotated[Number, Field(gt=0)] = 1e-8
+    warmup_steps: Annotated[int, BeforeValidator(_plain), Field(ge=0)] = 100
+    estimator: Estimator = "mean"
+    normalization: Normalization = "squared_mean"
+    min_scaling_factor: Annotated[Number, Field(ge=0, le=1)] = 0.1
+    max_normalized_variance: Annotated[Number, Field(gt=0)] = 100.0
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise refused_value(error, type(self), values) from error

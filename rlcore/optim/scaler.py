@@ -26,25 +26,32 @@ from torch import Tensor, nn
 
 from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError, StateError
 from rlcore.optim import gradient_variance
-from rlcore.optim.gradient_variance import ESTIMATORS, LARGEST, Floats, Integers, Moments, TensorLayout
-from rlcore.optim.settings import Estimator, Normalization, ScalerSettings
-from rlcore.state.tree import FREE, NOT_NEGATIVE, OPTIONAL, SAME, Rules, fit, misfit
+from rlcore.optim.gradient_variance import (
+    ESTIMATORS,
+    Estimator,
+    Floats,
+    Integers,
+    Moments,
+    Normalization,
+    ScalerSettings,
+    TensorLayout,
+)
+from rlcore.state.tree import FREE, NOT_NEGATIVE, OPTIONAL, SAME, Rule, Rules, fit, misfit
 from rlcore.types import StateDict, StateValue
 from rlcore.warn import warn_caller
 
 ScalableParameters: TypeAlias = "Iterable[nn.Parameter] | Iterable[tuple[str, nn.Parameter]]"
 
 PERCENTILE: Final = 0.9
-# The largest magnitude takes as long to find as all else that is measured, and no rule depends on it.
-MAXIMUM_EVERY: Final = 10
 STATE_VERSION: Final = 1
-GLOBAL_AVERAGES: Final = ("grad_mean_ema", "grad_var_ema", "grad_norm_ema", "grad_max_ema")
+GLOBAL_AVERAGES: Final = ("grad_mean_ema", "grad_var_ema", "grad_norm_ema")
 
 _RULES: Final[Rules] = {
     **dict.fromkeys(("version", "shapes"), SAME),
     **dict.fromkeys(("estimator_state", *ScalerSettings.model_fields), FREE),
     **dict.fromkeys(GLOBAL_AVERAGES, OPTIONAL),
     **dict.fromkeys(("observations", "mean_square"), NOT_NEGATIVE),
+    "grad_max_ema": Rule(free=True, may_lack=True),  # of older versions; nothing reads it
 }
 
 Count = TypeVar("Count", float, Floats)
@@ -127,7 +134,7 @@ class VarianceGradientScaler:
 
     @property
     def grad_mean_ema(self) -> float | None:
-        """Average over steps of the mean of all gradient elements; None before the first commit, as the three below."""
+        """Average over steps of the mean of all gradient elements; None before the first commit, as the two below."""
         return self._global_average("grad_mean_ema")
 
     @property
@@ -139,11 +146,6 @@ class VarianceGradientScaler:
     def grad_norm_ema(self) -> float | None:
         """Average over steps of the L2 norm of all gradients together."""
         return self._global_average("grad_norm_ema")
-
-    @property
-    def grad_max_ema(self) -> float | None:
-        """Average of the largest magnitude of a gradient element over the steps 1, 11, 21 and so on."""
-        return self._global_average("grad_max_ema")
 
     def scale_gradients(self) -> float:
         """Measure the raw gradients as pending, multiply them in place by the factor from committed statistics.
@@ -268,7 +270,9 @@ class VarianceGradientScaler:
         :raises StateError: the state is of another version, damaged or for other shapes; nothing is changed
         """
         numbers: dict[Any, Any] = dict.fromkeys(GLOBAL_AVERAGES, 0.0)
-        saved = fit(state, {**self.state_dict(), **numbers}, "state of the gradient scaler", _RULES)
+        saved = fit(
+            state, {**self.state_dict(), **numbers, "grad_max_ema": None}, "state of the gradient scaler", _RULES
+        )
         try:
             settings = ScalerSettings(**{name: saved[name] for name in ScalerSettings.model_fields})
         except SettingError as error:
@@ -307,7 +311,7 @@ class VarianceGradientScaler:
         found = {i: p.grad.detach() for i, p in self._observable if p.grad is not None}
         gradients = list(found.values())
         positions = np.array(list(found), dtype=np.int64)
-        moments = gradient_variance.measure(gradients, maximum=self._global_observations % MAXIMUM_EVERY == 0)
+        moments = gradient_variance.measure(gradients)
         if not np.isfinite(moments.mean_square).all():
             self._refuse_non_finite(found)
         self._estimator.observe(positions, gradients)
@@ -343,12 +347,9 @@ class VarianceGradientScaler:
         elements, power = moments.size.sum(), float(moments.size @ moments.mean_square)
         mean = float(moments.size @ moments.mean) / elements
         measures = np.array([mean, max(0.0, power / elements - mean * mean), math.sqrt(power)])
-        averages, seen = self._global_averages.copy(), self._global_observations
-        averages[:3] += _newest_weight(self._settings.beta, seen + 1) * (measures - averages[:3])
-        if moments.maximum is not None:
-            weight = _newest_weight(self._settings.beta, 1 + seen // MAXIMUM_EVERY)
-            averages[3] += weight * (min(moments.maximum, LARGEST) - averages[3])
-        self._global_averages, self._global_observations = averages, seen + 1
+        self._global_observations += 1
+        weight = _newest_weight(self._settings.beta, self._global_observations)
+        self._global_averages = self._global_averages + weight * (measures - self._global_averages)
 
     def _normalized_variances(self) -> Floats:
         """Return variance / denominator per tensor, float64 ``[N]``, in [0, max_normalized_variance]."""

@@ -18,7 +18,6 @@ from rlcore.optim.compiled import compiled, inlined, summing, vector
 BLOCK: Final = 512
 # Between these a float32 sum of the squares of a block neither overflowed nor lost small elements.
 LEAST, MOST = np.float32(1e-20), np.float32(1e30)
-_MAGNITUDE = np.int32(0x7FFFFFFF)
 
 
 @summing
@@ -66,26 +65,16 @@ def _moments(block):
     return center + shift, max(second - first * shift, 0.0)
 
 
-@inlined
-def _largest(block):
-    """The bits of the largest magnitude, whose maximum vectorises; that of floats does not."""
-    bits, largest = block.view(np.int32), np.int32(0)
-    for i in range(len(bits)):
-        largest = max(largest, bits[i] & _MAGNITUDE)
-    return largest
-
-
-@compiled("void(int64[:, ::1], boolean, float64[:, ::1])")
-def measure(table, has_maximum, measured):
+@compiled("void(int64[:, ::1], float64[:, ::1])")
+def measure(table, measured):
     """Measure every gradient.
 
     :param table: address and number of elements of each gradient; see :func:`rlcore.optim.compiled.table_of`
-    :param has_maximum: whether to look for the largest magnitude
-    :param measured: takes mean, variance and largest magnitude of each gradient
+    :param measured: takes mean and variance of each gradient
     """
     for row in range(len(table)):
         gradient = vector(table, row, 0, 1)
-        mean, squares, largest = 0.0, 0.0, np.int32(0)
+        mean, squares = 0.0, 0.0
         for start in range(0, len(gradient), BLOCK):
             end = min(start + BLOCK, len(gradient))
             block = gradient[start:end]
@@ -94,7 +83,4 @@ def measure(table, has_maximum, measured):
             difference = block_mean - mean
             mean += difference * ((end - start) / end)
             squares += block_squares + difference * difference * (start * ((end - start) / end))
-            if has_maximum:
-                largest = max(largest, _largest(block))
         measured[row, 0], measured[row, 1] = mean, squares / len(gradient)
-        measured[row, 2] = np.int32(largest).view(np.float32)

@@ -19,7 +19,7 @@ from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.live import set_hyperparameters
 from rlcore.ppo.saving import continued
-from rlcore.state.generators import apply_generators, capture_generators
+from rlcore.state.position import apply_generators, capture_generators
 
 MakeModel: TypeAlias = Callable[[Mapping[str, HyperparamValue], int], DistributionalPPO]
 """Builds a member's model, with environments of its own, from its hyperparameters and its seed."""

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import torch
 from stable_baselines3.common.base_class import maybe_make_env
-from stable_baselines3.common.utils import get_system_info
+from stable_baselines3.common.utils import check_for_correct_spaces, get_system_info
 
 from rlcore.checkpoint import codec, formats
-from rlcore.checkpoint.container import load_container
-from rlcore.checkpoint.refusal import path_of, refusals_name
+from rlcore.checkpoint.container import load_container, path_of, refusals_name
+from rlcore.checkpoint.formats import SPACES, read_model_file, refusals_of
 from rlcore.envs import vec_state
 from rlcore.errors import CheckpointError, NonFiniteObservationError, ResumeWarning, SettingError, StateError
 from rlcore.optim.gradient_variance import ESTIMATORS
-from rlcore.optim.settings import REMOVED_ESTIMATORS
 from rlcore.ppo import construction, state_parts
 from rlcore.ppo.construction import ConfiguredPPO, check_device, own_names
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
@@ -31,9 +30,8 @@ from rlcore.ppo.settings import (
     part_of,
     resolve_settings,
 )
-from rlcore.state import model_file
-from rlcore.state.model_file import SPACES, read_model_file, refusals_of
 from rlcore.state.optimizer_state import fit_optimizer, missing_moments
+from rlcore.state.position import generators_untouched
 from rlcore.state.registry import LEARNT, Scope
 from rlcore.types import StateDict
 from rlcore.warn import warn_caller
@@ -76,7 +74,7 @@ class SavablePPO(ConfiguredPPO):
             for part in ("settings", "own_settings")
         }
         encoded["policy_class"] = codec.encode(content["policy_class"], "policy_class")
-        model_file.write_model_file(path, self, model_file.DEFAULT_ALGORITHM, state=content["state"], **encoded)
+        formats.write_model_file(path, self, formats.DEFAULT_ALGORITHM, state=content["state"], **encoded)
 
     @classmethod
     def load(
@@ -96,8 +94,7 @@ class SavablePPO(ConfiguredPPO):
 
         :param env: environment to go on in; None for a model that only predicts, until ``set_env``
         :param device: where the model is put
-        :param custom_objects: by name, what replaces a setting that no file holds (a lambda, an unregistered class); a
-            name that the file does not have is refused
+        :param custom_objects: by name, what replaces a setting that no file holds (a lambda, an unregistered class)
         :param force_reset: drop where the run stood, so that training starts from a reset of the environments; a new
             ``seed`` does so as well, and seeds the generators
         :param settings: settings to change, named and checked as in the constructor; they rule over the file. Moments
@@ -121,14 +118,14 @@ class SavablePPO(ConfiguredPPO):
 
     def read_parameters(self, path: str | Path | io.BufferedIOBase) -> dict[str, Any]:
         """Return what was learnt from a model file or a checkpoint; a v1 file has the policy alone, with a warning."""
-        content = load_container(model_file.existing(path))
-        if content.get("format_version") in model_file.FORMATS:
-            state: StateDict = model_file.read_content(content, path)["state"]
+        content = load_container(formats.existing(path))
+        if content.get("format_version") in formats.FORMATS_OF_MODELS:
+            state: StateDict = formats.read_content(content, path)["state"]
         else:
             with refusals_name(path):
                 checkpoint = formats.from_payload(content)
             if checkpoint.format_version == formats.FORMAT_V1:
-                warn_caller(f"{formats.FORMAT_V1}: the file holds only the policy", ResumeWarning)
+                formats.warn_of_v1()
             state = checkpoint.data
         parts = self._training_state().parts
         return {str(key): each for key, each in state.items() if key not in parts or parts[str(key)].scope in LEARNT}
@@ -159,14 +156,14 @@ class SavablePPO(ConfiguredPPO):
             )
         own = {name: value for name, value in {**content["own_settings"], **settings}.items() if name in names}
         changes = {name: value for name, value in settings.items() if name not in names}
-        with model_file.generators_untouched():
+        with generators_untouched():
             self.__init__(content["policy_class"], env, device=device, _init_setup_model=False, **own)  # type: ignore[misc]
             self._adopt(resolve_settings(changed_settings(saved, changes), changes))
             if self.env is None:
                 vars(self).update({name: content[name] for name in (*SPACES, "n_envs")})
                 self._require_room_for_lstm_states()
             else:
-                model_file.require_spaces(self.env, content)
+                check_for_correct_spaces(self.env, *(content[name] for name in SPACES))
             self._require_meaning_of_values(saved)
             self._require_network_of(state)
             self._setup_model()
@@ -221,15 +218,13 @@ class SavablePPO(ConfiguredPPO):
                 )
 
 
-def decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], path: Any) -> dict[str, Any]:
+def decoded(content: Mapping[str, Any], objects: Mapping[str, object], path: Any) -> dict[str, Any]:
     """Return the content of a file with settings, spaces and policy class turned back from plain values.
 
     :raises CheckpointError: a value cannot be read, or the file is of another algorithm
-    :raises UnknownSettingError: for a custom object that the file does not ask for
     """
-    objects = model_file.CustomObjects(custom_objects)
     with refusals_of(path, "the file"):
-        if content["algorithm"] != model_file.DEFAULT_ALGORITHM or "policy_class" not in content:
+        if content["algorithm"] != formats.DEFAULT_ALGORITHM or "policy_class" not in content:
             raise StateError(f"is of {content['algorithm']!r:.80}; load it with rlcore.resume.load_exact")
         own: Any = content.get("own_settings", {})
         unknown = sorted(set(map(str, content["settings"])) - set(PPOSettings.model_fields))
@@ -240,10 +235,9 @@ def decoded(content: Mapping[str, Any], custom_objects: Mapping[str, object], pa
             for each in (content["settings"], own)
         )
         policy_class = codec.decode(content["policy_class"], "policy_class", objects)
-        spaces = model_file.decode_spaces(content, objects)
+        spaces = formats.decode_spaces(content, objects)
         if not (isinstance(policy_class, type) and issubclass(policy_class, DistributionalRecurrentPolicy)):
             raise StateError("policy_class is not a DistributionalRecurrentPolicy")
-    objects.require_used()
     if lacking := sorted(set(PPOSettings.model_fields) - set(content["settings"])):
         warn_caller(f"{path_of(path)}: has no {lacking}; they take their defaults", ResumeWarning)
     return {**content, **spaces, "policy_class": policy_class, "settings": settings, "own_settings": own}
@@ -271,7 +265,7 @@ def under_settings(
         raise StateError(f"the critics learnt under another return_scale than the model's, {model.return_scale!r}")
     scaler, penalty, optimizer = (fitted.get(key) for key in ("vgs_state", "kl_penalty_state", "policy.optimizer"))
     ruled = {name.removeprefix("vgs_"): getattr(model, name) for name in SCALER_SETTINGS.intersection(ruling)}
-    if ruled and isinstance(scaler, dict) and scaler.get("estimator") in [*ESTIMATORS, *REMOVED_ESTIMATORS]:
+    if ruled and isinstance(scaler, dict) and scaler.get("estimator") in ESTIMATORS:
         other_estimator = "estimator" in ruled and ruled["estimator"] != scaler.get("estimator")
         fitted["vgs_state"] = None if other_estimator else {**scaler, **ruled}
     if "kl_penalty_coef" in ruling and isinstance(penalty, dict):

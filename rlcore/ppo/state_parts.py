@@ -10,16 +10,24 @@ import torch
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 
-from rlcore.checkpoint.refusal import unusable
+from rlcore.checkpoint.container import unusable
 from rlcore.envs import vec_state
 from rlcore.errors import StateError
 from rlcore.ppo.construction import ConfiguredPPO, build_policy
 from rlcore.ppo.policy import SUPPORT
 from rlcore.ppo.returns import ReturnScale
 from rlcore.ppo.values import make_values
-from rlcore.state.generators import apply_generators, capture_generators, check_generators
 from rlcore.state.optimizer_state import fit_optimizer
-from rlcore.state.position import capture_position, capture_progress, fit_position, restore_position, restore_progress
+from rlcore.state.position import (
+    apply_generators,
+    capture_generators,
+    capture_position,
+    capture_progress,
+    check_generators,
+    fit_position,
+    restore_position,
+    restore_progress,
+)
 from rlcore.state.registry import Scope, StatePart
 from rlcore.state.tree import SAME, fit
 from rlcore.types import StateDict

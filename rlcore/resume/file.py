@@ -2,41 +2,84 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from collections.abc import Mapping
-from importlib import metadata
+from collections.abc import Iterator, Mapping
+from enum import Enum
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+import numpy as np
 import torch
+from sb3_contrib import QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
+from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
+from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
+from stable_baselines3.common import buffers
 from stable_baselines3.common.base_class import BaseAlgorithm, maybe_make_env
+from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
+from stable_baselines3.common.noise import (
+    ActionNoise,
+    NormalActionNoise,
+    OrnsteinUhlenbeckActionNoise,
+    VectorizedActionNoise,
+)
+from stable_baselines3.common.save_util import recursive_getattr
+from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.type_aliases import GymEnv
+from stable_baselines3.common.utils import check_for_correct_spaces
 from stable_baselines3.common.vec_env import VecEnv
 
-from rlcore.checkpoint.refusal import path_of, quoted, refusals_name, require_place, unusable
-from rlcore.errors import CallOrderError, CheckpointError, ResumeWarning, StateError
-from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.construction import check_device
-from rlcore.resume.parts import GENERATORS, PARTS, capture_parts, restore_generators
-from rlcore.resume.settings import ALGORITHMS, build, decode_settings, encode_settings, env_obstacle, obstacle
-from rlcore.state.generators import capture_generators
-from rlcore.state.model_file import (
+from rlcore.checkpoint import codec
+from rlcore.checkpoint.container import path_of, refusals_name, unusable
+from rlcore.checkpoint.formats import (
     DEFAULT_ALGORITHM,
+    SPACES,
     decode_spaces,
     existing,
-    generators_untouched,
     read_model_file,
     refusals_of,
-    require_spaces,
     write_model_file,
 )
-from rlcore.state.tree import FREE, Rule, fit
-from rlcore.types import StateDict
-from rlcore.warn import warn_caller
+from rlcore.checkpoint.torch_file import quoted
+from rlcore.envs import SupportsState, vec_state
+from rlcore.errors import CallOrderError, CheckpointError, StateError
+from rlcore.ppo.algorithm import DistributionalPPO
+from rlcore.resume.parts import GENERATORS, capture_parts, restore_generators, restore_parts
+from rlcore.state.position import capture_generators, generators_untouched
+from rlcore.state.tree import Rule, fit
+from rlcore.types import StateDict, StateValue
 
-_LIBRARIES: Final = ("stable-baselines3", "sb3-contrib", "torch", "numpy", "gymnasium")
+ALGORITHMS: Final[dict[str, type[BaseAlgorithm]]] = {
+    algorithm.__name__: algorithm
+    for algorithm in (PPO, A2C, DQN, SAC, TD3, TRPO, RecurrentPPO, TQC, QRDQN, MaskablePPO)
+}
+"""Exact types, by their names in files: a subclass may keep more than its parent, so it is refused."""
+BUFFERS = (
+    *(ReplayBuffer, DictReplayBuffer, NStepReplayBuffer, buffers.RolloutBuffer, buffers.DictRolloutBuffer),
+    *(MaskableRolloutBuffer, MaskableDictRolloutBuffer),
+)
+NOISES: Final[dict[str, tuple[type[ActionNoise], dict[str, str]]]] = {
+    "NormalActionNoise": (NormalActionNoise, {"mean": "_mu", "sigma": "_sigma"}),
+    "OrnsteinUhlenbeckActionNoise": (
+        OrnsteinUhlenbeckActionNoise,
+        {"mean": "_mu", "sigma": "_sigma", "theta": "_theta", "dt": "_dt", "initial_noise": "initial_noise"},
+    ),
+}
+"""Exact types, and their attributes by parameter of the constructor."""
+
+_NO_SETTINGS: Final = {
+    *("policy", "env", "seed", "device", "_init_setup_model"),
+    *("use_rms_prop", "rms_prop_eps"),  # A2C keeps their effect in policy_kwargs
+}
+
+for _class in (*BUFFERS, RMSpropTFLike):
+    codec.register_class(f"stable_baselines3.{_class.__name__}", _class)
+for _name in ("Sigmoid", "Softplus", "Softsign", "SELU", "CELU", "ReLU6", "Hardtanh", "Hardswish", "LogSigmoid"):
+    codec.register_class(f"torch.nn.{_name}", getattr(torch.nn, _name))
+for _name in ("Adamax", "Adagrad", "Adadelta", "NAdam", "RAdam"):
+    codec.register_class(f"torch.optim.{_name}", getattr(torch.optim, _name))
 
 
 def save_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
@@ -46,14 +89,13 @@ def save_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
     and all random generators. It has a digest and is written whole or not at all.
 
     :param model: a DistributionalPPO, whose file is that of its ``save()``, or a PPO, A2C, DQN, SAC, TD3, TRPO,
-        RecurrentPPO, TQC, QRDQN or MaskablePPO; its environments are wrapped in :class:`rlcore.ResumableEnv` or
-        implement ``get_state`` and ``set_state``
+        RecurrentPPO, TQC, QRDQN or MaskablePPO, with the attributes that its constructor makes; its environments are
+        wrapped in :class:`rlcore.ResumableEnv` or implement ``get_state`` and ``set_state``
     :param path: ``.zip`` is added to a name without ending
     :raises CheckpointError: a part of the training cannot be saved, which the message names, or the file cannot be
         written; an older file is unchanged
     :raises CallOrderError: during a rollout, which no file can continue; use :class:`SaveExactly`
     """
-    require_place(path, "write")
     if is_running(model, "collect_rollouts") and not isinstance(model, DistributionalPPO):
         raise CallOrderError(
             "save_exact was called while a rollout is collected, and a rollout cannot be continued in its middle; "
@@ -63,10 +105,7 @@ def save_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
 
 
 def is_running(model: object, method: str, frame: FrameType | None = None) -> bool:
-    """Say whether ``method`` of ``model`` is one of the calls that led here, or to ``frame``.
-
-    :param method: ``learn`` or ``collect_rollouts``, also of a parent class
-    """
+    """Say whether ``method`` of ``model``, or of a parent class, is one of the calls that led here, or to ``frame``."""
     each: FrameType | None = frame or sys._getframe(1)
     while each is not None:
         if each.f_code.co_name == method and each.f_locals.get("self") is model:
@@ -85,8 +124,9 @@ def write_exact(model: BaseAlgorithm, path: str | os.PathLike[str], global_gener
         model.save(Path(path))
         return
     with refusals_name(path):
-        settings, state = encode_settings(model), capture_parts(model, global_generators)
-    more: Any = {"libraries": _versions(), "seed": model.seed, "device": str(model.device)}
+        settings: StateDict = {name: _encode(model, name) for name in _setting_names(type(model))}
+        state = capture_parts(model, global_generators)
+    more: Any = {"seed": model.seed, "device": str(model.device)}
     write_model_file(Path(path), model, type(model).__name__, settings=settings, state=state, **more)
 
 
@@ -94,8 +134,7 @@ def require_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
     """
     :raises CheckpointError: ``model`` cannot be saved exactly; the message says why
     """
-    reason = obstacle(model)
-    if reason is not None:
+    if (reason := next(_obstacles(model), None)) is not None:
         raise CheckpointError(path_of(path), f"was not written, as training could not continue exactly: {reason}")
 
 
@@ -119,79 +158,135 @@ def load_exact(
         "policy_kwargs.features_extractor_class": MyExtractor}``
     :param device: None for the one that the run was on; training on another continues, but not to the same bits
     :raises CheckpointError: the file is damaged, is of another kind, or does not fit ``env`` or ``algorithm``
-    :raises UnknownSettingError: the file has no field for a custom object
     """
     record = read_model_file(path, require_digest=True)
     name, objects = record["algorithm"], dict(custom_objects or {})
-    known: dict[str, type[BaseAlgorithm]] = {DEFAULT_ALGORITHM: DistributionalPPO, **ALGORITHMS}
-    found = known.get(name)
-    if found is None:
-        raise CheckpointError(path_of(path), f"is of the unknown algorithm {quoted(name)}; the file is damaged")
+    found: Any = DistributionalPPO if name == DEFAULT_ALGORITHM else ALGORITHMS.get(name)
     if found is DistributionalPPO and algorithm is not None and issubclass(algorithm, found):
         found = algorithm
-    if algorithm not in (None, found):
-        asked = getattr(algorithm, "__name__", "")
-        raise CheckpointError(path_of(path), f"is of {name}, and algorithm={asked} is asked for; give algorithm={name}")
+    if found is None or algorithm not in (None, found):
+        raise CheckpointError(path_of(path), f"is of {quoted(name)}, and algorithm={algorithm} is asked for")
     if issubclass(found, DistributionalPPO):
-        loaded = found.load(existing(path), env, device=device or "auto", custom_objects=objects)
-        if (reason := env_obstacle(loaded.env)) is not None:
-            raise CheckpointError(path_of(path), f"training could not continue exactly in this environment: {reason}")
+        loaded: BaseAlgorithm = found.load(existing(path), env, device=device or "auto", custom_objects=objects)
+        with refusals_name(path):
+            _require_resumable(loaded.env)
         return loaded
-    form = {"libraries": {}, "seed": 0, "device": ""}
-    with refusals_name(path):
-        given = {name: record.get(name) for name in form}
-        fields = fit(given, form, "the file", {"libraries": FREE, "seed": Rule(0, 2**64, optional=True)})
-    _warn_of_versions(fields["libraries"], path)
-    device = _device(fields["device"], device, path)
-    with refusals_of(path, "the settings", objects):
-        settings = decode_settings(record["settings"], found, objects)
     vec_env = found._wrap_env(maybe_make_env(env, 0))
-    with refusals_name(path), unusable("the model"), generators_untouched():
+    with refusals_of(path, "the model", objects), generators_untouched():
+        fields = {name: record.get(name) for name in ("seed", "device")}
+        fields = fit(fields, {"seed": 0, "device": ""}, "the file", {"seed": Rule(0, 2**64, optional=True)})
         _require_env(vec_env, record)
-        model = build(found, vec_env, settings, device, fields["seed"])
-        names = (*PARTS, GENERATORS)
-        state = fit(record["state"], dict.fromkeys(names), "state", dict.fromkeys(names, FREE))
-        for name, part in PARTS.items():
-            with unusable(name):
-                part.restore(model, state[name])
+        settings = _decode_settings(record["settings"], found, objects, vec_env.num_envs)
+        # The constructor would seed the environments and the global generators.
+        model: BaseAlgorithm = found(env=vec_env, device=device or fields["device"], seed=None, **settings)
+        model.seed = fields["seed"]
+        restore_parts(model, record["state"])
     with refusals_name(path), unusable(GENERATORS):
-        restore_generators(model, state[GENERATORS])  # last: all before it may draw
+        restore_generators(model, record["state"][GENERATORS])  # last: all before it may draw
     return model
 
 
-def _device(saved: str, asked: str | None, path: str | os.PathLike[str]) -> str:
-    if asked is not None:
-        check_device(asked)
-        return asked
-    if not (saved == "cpu" or (saved.startswith("cuda") and torch.cuda.is_available())):
-        raise CheckpointError(
-            path_of(path),
-            f"was saved on the device {quoted(saved)}, which is not there; device='cpu' continues, but not exactly",
-        )
-    return saved
+def _require_resumable(env: VecEnv | None) -> None:
+    if (reason := _env_obstacle(env)) is not None:
+        raise StateError(f"training could not continue exactly in this environment: {reason}")
 
 
 def _require_env(env: VecEnv, record: Mapping[str, Any]) -> None:
-    """
-    :raises StateError: other spaces, another number of environments, or environments that cannot take a state
-    """
-    reason = env_obstacle(env)
-    if reason is not None:
-        raise StateError(f"training could not continue exactly in this environment: {reason}")
+    """Raise StateError for other spaces or another number of environments, or for those that cannot take a state."""
+    _require_resumable(env)
     if env.num_envs != record["n_envs"]:
-        raise StateError(
-            f"the run had {record['n_envs']} environments, and this vectorised environment has {env.num_envs}; "
-            f"build it with n_envs={record['n_envs']}"
+        raise StateError(f"the run had {record['n_envs']} environments, and this one has {env.num_envs}; give as many")
+    spaces = decode_spaces(record, {})
+    check_for_correct_spaces(env, *(spaces[name] for name in SPACES))
+
+
+def _obstacles(model: BaseAlgorithm) -> Iterator[str]:
+    """Yield the reasons why ``model`` cannot be saved exactly."""
+    if isinstance(model, DistributionalPPO):  # whose registry names every part, those of a subclass too
+        yield from filter(None, [_env_obstacle(model.env)])
+        return
+    name = type(model).__name__
+    if type(model) not in ALGORITHMS.values():
+        yield f"{name} may keep more than the algorithms that can be: DistributionalPPO, {', '.join(ALGORITHMS)}"
+    if type(model.policy) is not model.policy_class:
+        yield f"the policy is a {type(model.policy).__name__}, and the algorithm built a {model.policy_class.__name__}"
+    for each in model._get_torch_save_params()[0]:
+        optimizer, expected = recursive_getattr(model, each), model.policy.optimizer_class
+        own = each == "ent_coef_optimizer"  # which is always Adam
+        if isinstance(optimizer, torch.optim.Optimizer) and not own and type(optimizer) is not expected:
+            yield f"{each} is a {type(optimizer).__name__}, and policy_kwargs['optimizer_class'] is {expected.__name__}"
+    for noise in getattr(model.action_noise, "noises", [model.action_noise]):
+        if noise is not None and type(noise).__name__ not in NOISES and not isinstance(noise, SupportsState):
+            yield f"the action noise {type(noise).__name__} cannot give its state; implement get_state and set_state"
+    replay = getattr(model, "replay_buffer", None)
+    for buffer in (getattr(model, "rollout_buffer_class", None), None if replay is None else type(replay)):
+        if buffer is not None and buffer not in BUFFERS:
+            yield f"the buffer {buffer.__name__} may keep more than transitions; use Stable-Baselines3's own, not HER"
+    yield from filter(None, [_env_obstacle(model.env)])
+
+
+def _env_obstacle(env: VecEnv | None) -> str | None:
+    return "the model has no environment; call set_env first" if env is None else vec_state.unsupported_reason(env)
+
+
+def _setting_names(algorithm: type[BaseAlgorithm]) -> list[str]:
+    """Return the parameters of the constructor of ``algorithm`` whose values a file has."""
+    return ["policy", *(name for name in inspect.signature(algorithm).parameters if name not in _NO_SETTINGS)]
+
+
+def _encode(model: BaseAlgorithm, name: str) -> StateValue:
+    """Return a setting as plain values; what no file can hold leaves a placeholder, so that loading asks for it."""
+    value: Any = getattr(model, {"policy": "policy_class", "stats_window_size": "_stats_window_size"}.get(name, name))
+    if name == "policy":  # by its alias, as "MlpPolicy"
+        value = {cls: alias for alias, cls in reversed(model.policy_aliases.items())}.get(value, value)
+    if name == "action_noise":
+        return _encode_noise(value)
+    if name == "train_freq":
+        frequency, unit = value
+        value = (frequency, unit.value if isinstance(unit, Enum) else unit)
+    if name == "replay_buffer_class":
+        is_dict = isinstance(getattr(model.observation_space, "spaces", None), dict)
+        chosen = (
+            DictReplayBuffer if is_dict else NStepReplayBuffer if getattr(model, "n_steps", 1) > 1 else ReplayBuffer
         )
-    require_spaces(env, decode_spaces(record, {}))
+        value = None if value is chosen else value  # given, it would be warned of with n_steps
+    return codec.encode(value, name)
 
 
-def _versions() -> StateDict:
-    return {name: metadata.version(name) for name in _LIBRARIES}
+def _decode_settings(
+    saved: Mapping[Any, Any], algorithm: type[BaseAlgorithm], objects: Mapping[str, object], n_envs: int
+) -> dict[str, Any]:
+    """Return the arguments for the constructor of ``algorithm``, without environment, device and seed."""
+    if others := set(_setting_names(algorithm)) ^ set(saved):
+        raise StateError(f"has other settings than the installed {algorithm.__name__}: {sorted(map(str, others))}")
+    decoded = {
+        name: _decode_noise(each, objects, n_envs) if name == "action_noise" else codec.decode(each, name, objects)
+        for name, each in saved.items()
+    }
+    # Its policy_kwargs name the optimizer already, which these two would choose.
+    return {**decoded, "use_rms_prop": False} if algorithm is A2C else decoded
 
 
-def _warn_of_versions(saved: Any, path: str | os.PathLike[str]) -> None:
-    before, now = saved if isinstance(saved, dict) else {}, _versions()
-    others = [f"{name} {quoted(before.get(name))} (here {now[name]})" for name in now if before.get(name) != now[name]]
-    if others:
-        warn_caller(f"{path}: saved under {', '.join(others)}, so the bits may differ from there on", ResumeWarning)
+def _encode_noise(noise: Any) -> StateValue:
+    """Return how to build ``noise``; of a class that is not Stable-Baselines3's a placeholder."""
+    name = type(noise).__name__
+    if type(noise) is VectorizedActionNoise:
+        return {"class": name, "n_envs": noise.n_envs, "base_noise": _encode_noise(noise.base_noise)}
+    kind, attributes = NOISES.get(name, (None, {}))
+    if type(noise) is not kind:
+        return codec.encode(noise, "action_noise")
+    made: Any = noise
+    arguments: StateDict = {key: codec.encode(getattr(made, each), key) for key, each in attributes.items()}
+    return {"class": name, "dtype": np.dtype(made._dtype).name, "arguments": arguments}
+
+
+def _decode_noise(value: Any, objects: Mapping[str, object], n_envs: int) -> Any:
+    """Return new noise; ``action_noise`` of the custom objects replaces that of the file, for one environment."""
+    name = value.get("class") if isinstance(value, dict) else None
+    if name == "VectorizedActionNoise":
+        return VectorizedActionNoise(_decode_noise(value["base_noise"], objects, n_envs), n_envs)
+    if name is None or "action_noise" in objects:
+        return codec.decode(value, "action_noise", objects)
+    made: Any = NOISES[name][0]
+    arguments = {key: codec.decode(entry, key, {}) for key, entry in value["arguments"].items()}
+    return made(**arguments, dtype=np.dtype(value["dtype"]).type)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,41 +13,32 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.noise import OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from stable_baselines3.common.save_util import recursive_getattr
-from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 
 from rlcore.checkpoint import codec
+from rlcore.checkpoint.container import unusable
 from rlcore.envs import SupportsState, vec_state
 from rlcore.errors import StateError
 from rlcore.state import position
-from rlcore.state.generators import apply_generators, check_generators, generator_from_state, generator_state
 from rlcore.state.optimizer_state import fit_optimizer
-from rlcore.state.position import capture_progress, from_state, restore_progress, to_state
-from rlcore.state.registry import snapshot
-from rlcore.state.tree import COUNT, FREE, SAME, fit, misfit
-from rlcore.types import StateDict, StateValue
-
-_NORMALIZER_SETTINGS = (
-    *("training", "norm_obs", "norm_reward", "norm_obs_keys"),
-    *("clip_obs", "clip_reward", "gamma", "epsilon"),
+from rlcore.state.position import (
+    apply_generators,
+    capture_progress,
+    check_generators,
+    from_state,
+    generator_from_state,
+    generator_state,
+    restore_progress,
+    to_state,
 )
-
-
-class Part(NamedTuple):
-    """One part of a running training.
-
-    :param capture: gives its present state, or None where there is nothing to save; it may share memory with the model
-    :param restore: restores a state; raises StateError if it does not fit
-    """
-
-    capture: Callable[[BaseAlgorithm], StateDict | None]
-    restore: Callable[[BaseAlgorithm, Any], None]
+from rlcore.state.registry import snapshot
+from rlcore.state.tree import FREE, SAME, Rule, fit, misfit
+from rlcore.types import StateDict
 
 
 def _capture_learnt(model: BaseAlgorithm) -> StateDict:
     """Return what updates change: the state dicts of ``model.get_parameters()``, and ``variables`` of SAC and TQC."""
-    state_dicts: Any = model.get_parameters()
-    variables: Any = _variables(model)
-    return {"state_dicts": state_dicts, "variables": variables}
+    found: Any = {"state_dicts": model.get_parameters(), "variables": _variables(model)}
+    return found  # type: ignore[no-any-return]
 
 
 def _restore_learnt(model: BaseAlgorithm, state: StateDict) -> None:
@@ -77,7 +68,7 @@ def _capture_buffer(model: BaseAlgorithm) -> StateDict | None:
     buffer = getattr(model, "replay_buffer", None)
     if buffer is None:
         return None
-    arrays: Any = {name: to_state(value) for name, value in filled_rows(buffer, buffer.pos, buffer.full).items()}
+    arrays: Any = {name: to_state(value) for name, value in _filled_rows(buffer, buffer.pos, buffer.full).items()}
     return {"pos": int(buffer.pos), "full": bool(buffer.full), "arrays": arrays}
 
 
@@ -90,18 +81,12 @@ def _restore_buffer(model: BaseAlgorithm, state: StateDict | None) -> None:
     record = fit(state, {"pos": 0, "full": False, "arrays": {}}, "replay_buffer", {"arrays": FREE})
     if record["pos"] >= buffer.buffer_size:
         raise misfit("replay_buffer['pos']", f"below the buffer's size, {buffer.buffer_size}", record["pos"])
-    places = filled_rows(buffer, record["pos"], record["full"])
-    saved = fit(record["arrays"], dict.fromkeys(places), "replay_buffer['arrays']", dict.fromkeys(places, FREE))
-    values = {name: from_state(value) for name, value in saved.items()}
-    for name, place in places.items():
-        _require_like(values[name], place, f"replay_buffer[{name!r}]")
-    for name, place in places.items():
-        for key, part in place.items() if isinstance(place, dict) else [(None, place)]:
-            part[...] = values[name] if key is None else values[name][key]
+    places = _filled_rows(buffer, record["pos"], record["full"])
+    _fill(places, from_state(record["arrays"]), "replay_buffer")
     buffer.pos, buffer.full = record["pos"], record["full"]
 
 
-def filled_rows(buffer: ReplayBuffer, pos: int, full: bool) -> dict[str, Any]:
+def _filled_rows(buffer: ReplayBuffer, pos: int, full: bool) -> dict[str, Any]:
     """Return views of the rows of every array that hold transitions, by name; each is an array or a dict of arrays.
 
     With ``optimize_memory_usage`` one row more holds the next observation.
@@ -116,12 +101,15 @@ def filled_rows(buffer: ReplayBuffer, pos: int, full: bool) -> dict[str, Any]:
     }
 
 
-def _require_like(value: Any, place: Any, where: str) -> None:
+def _fill(place: Any, value: Any, where: str) -> None:
+    """Copy an array, or a dict of them, to its place; raise StateError for one of another form."""
     if isinstance(place, dict):
         for key, part in fit(value, place, where, dict.fromkeys(place, FREE)).items():
-            _require_like(part, place[key], f"{where}[{key!r}]")
+            _fill(place[key], part, f"{where}[{key!r}]")
     elif not isinstance(value, np.ndarray) or (value.shape, value.dtype) != (place.shape, place.dtype):
         raise misfit(where, f"an array of {place.dtype} with shape {place.shape}", value)
+    else:
+        place[...] = value
 
 
 def capture_noise(noise: Any) -> StateDict | None:
@@ -136,21 +124,16 @@ def capture_noise(noise: Any) -> StateDict | None:
 
 
 def restore_noise(noise: Any, state: Any) -> None:
-    """Continue the process of ``noise`` where :func:`capture_noise` was called.
-
-    :raises StateError: ``state`` is of another kind of noise
-    """
-    where = "action_noise"
+    """Continue the process of ``noise`` where :func:`capture_noise` was called; raise StateError for another kind."""
     if isinstance(noise, SupportsState) and isinstance(state, dict):
         noise.set_state(state)
     elif isinstance(noise, VectorizedActionNoise):
-        states = fit(state, {"noises": [None] * noise.n_envs}, where, {"noises": FREE})["noises"]
+        states = fit(state, {"noises": [None] * noise.n_envs}, "action_noise", {"noises": FREE})["noises"]
         for each, its_state in zip(noise.noises, states, strict=True):
             restore_noise(each, its_state)
     elif isinstance(noise, OrnsteinUhlenbeckActionNoise):
-        previous = from_state(fit(state, {"previous": None}, where, {"previous": FREE})["previous"])
-        _require_like(previous, np.array(noise.noise_prev), f"{where}['previous']")
-        noise.noise_prev = previous
+        noise.noise_prev = np.array(noise.noise_prev)
+        _fill({"previous": noise.noise_prev}, from_state(state), "action_noise")
     elif state is not None:
         raise StateError(f"the file has a state of action noise, and {type(noise).__name__} has none")
 
@@ -163,7 +146,7 @@ def capture_log(model: BaseAlgorithm) -> StateDict | None:
     logger: Logger | None = getattr(model, "_logger", None)
     if logger is None:
         return None
-    values: dict[str, Any] = {name: codec.encode(value, name) for name, value in logger.name_to_value.items()}
+    values = {name: codec.encode(value, name) for name, value in logger.name_to_value.items()}
     return {
         "values": {name: value for name, value in values.items() if not isinstance(value, dict)},
         "counts": {name: int(count) for name, count in logger.name_to_count.items()},
@@ -174,30 +157,16 @@ def capture_log(model: BaseAlgorithm) -> StateDict | None:
 def _restore_log(model: BaseAlgorithm, state: StateDict | None) -> None:
     """Give ``model`` a logger that writes nothing and holds ``state``; ``learn()`` replaces it."""
     if state is not None:
-        logger = Logger(folder=None, output_formats=[])
-        put_into_log(logger, state)
-        model._logger = logger
+        model._logger = Logger(folder=None, output_formats=[])
+        put_into_log(model._logger, state)
 
 
-def put_into_log(logger: Logger, state: StateDict) -> None:
-    """Record the values of :func:`capture_log` in ``logger``.
-
-    :raises StateError: ``state`` is not from :func:`capture_log`; nothing was recorded
-    """
-    fields = ("values", "counts", "excluded")
-    record: Any = fit(state, dict.fromkeys(fields), "log", dict.fromkeys(fields, FREE))
-    for name in fields:
-        if not isinstance(record[name], dict):
-            raise misfit(f"log[{name!r}]", "a dict", record[name])
-    for name, value in record["values"].items():
-        if not isinstance(value, int | float | str) and value is not None:
-            raise misfit(f"log['values'][{name!r}]", "a number or a text", value)
-    counts = fit(record["counts"], dict.fromkeys(record["counts"], 0), "log['counts']", {"": COUNT})
-    if not all(isinstance(formats, list) for formats in record["excluded"].values()):
-        raise misfit("log['excluded']", "a dict of lists", record["excluded"])
-    logger.name_to_value.update(cast("dict[str, float]", record["values"]))
-    logger.name_to_count.update(counts)
-    logger.name_to_excluded.update({name: tuple(formats) for name, formats in record["excluded"].items()})
+def put_into_log(logger: Logger, state: Any) -> None:
+    """Record the values of :func:`capture_log` in ``logger``."""
+    values = {name: value for name, value in state["values"].items() if isinstance(value, int | float | str | None)}
+    logger.name_to_value.update(values)
+    logger.name_to_count.update(fit(state["counts"], dict.fromkeys(state["counts"], 0), "log['counts']"))
+    logger.name_to_excluded.update({name: tuple(formats) for name, formats in state["excluded"].items()})
 
 
 def _capture_position(model: BaseAlgorithm) -> StateDict | None:
@@ -206,11 +175,8 @@ def _capture_position(model: BaseAlgorithm) -> StateDict | None:
     return None if state is None else {**state, **_lstm_states(model)}
 
 
-def restore_position(model: BaseAlgorithm, state: StateDict | None) -> None:
-    """Let the next step start from a captured position.
-
-    :raises StateError: ``state`` is of other observations, environments or LSTMs; nothing was changed
-    """
+def _restore_position(model: BaseAlgorithm, state: StateDict | None) -> None:
+    """Let the next step start from a captured position; raise StateError for one of other environments or LSTMs."""
     if state is None:
         return
     fitted = position.fit_position(state, _lstm_states(model), "position", model.observation_space, model.n_envs)
@@ -228,12 +194,11 @@ def _lstm_states(model: BaseAlgorithm) -> StateDict:
 
 def _capture_env(model: BaseAlgorithm) -> StateDict:
     """Return the state of every environment and VecEnvWrapper, and what VecNormalize has measured."""
-    assert model.env is not None, "save_exact refuses a model without environment"
+    env: Any = model.env
     return {
-        "vec_env": type(model.env.unwrapped).__name__,
-        "state": vec_state.capture_env_state(model.env),
-        "normalizer": vec_state.capture_normalizer(model.env),
-        "normalizer_settings": _normalizer_settings(model.env),
+        "vec_env": type(env.unwrapped).__name__,
+        "state": vec_state.capture_env_state(env),
+        "normalizer": vec_state.capture_normalizer(env),
     }
 
 
@@ -242,45 +207,30 @@ def _restore_env(model: BaseAlgorithm, state: StateDict) -> None:
 
     Another class rounds differently: DummyVecEnv makes rewards float32, and SubprocVecEnv does not.
     """
-    assert model.env is not None, "a model is loaded with an environment"
-    like = {"vec_env": type(model.env.unwrapped).__name__, "state": None, "normalizer": None}
-    rules = {"vec_env": SAME, "state": FREE, "normalizer": FREE, **dict.fromkeys(_NORMALIZER_SETTINGS, SAME)}
-    own = {**like, "normalizer_settings": _normalizer_settings(model.env)}
-    record = fit(state, own, "environments", rules)
-    before = vec_state.capture_normalizer(model.env)
+    env: Any = model.env
+    like = {"vec_env": type(env.unwrapped).__name__, "state": None, "normalizer": None, "normalizer_settings": None}
+    older = Rule(free=True, may_lack=True)
+    rules = {"vec_env": SAME, "state": FREE, "normalizer": FREE, "normalizer_settings": older}
+    record = fit(state, like, "environments", rules)
+    vec_state.restore_env_state(env, record["state"])
     if record["normalizer"] is not None:
-        vec_state.restore_normalizer(model.env, record["normalizer"])
-    try:
-        vec_state.restore_env_state(model.env, record["state"])
-    except StateError:
-        if before is not None:
-            vec_state.restore_normalizer(model.env, before)
-        raise
+        vec_state.restore_normalizer(env, record["normalizer"])
 
 
-def _normalizer_settings(env: VecEnv) -> list[StateValue]:
-    """Return the settings of every VecNormalize, from the outside in."""
-    found: list[StateValue] = []
-    while isinstance(env, VecEnvWrapper):
-        if isinstance(env, VecNormalize):
-            settings = {name: getattr(env, name) for name in _NORMALIZER_SETTINGS}
-            found.append({k: list(v) if isinstance(v, list | tuple) else v for k, v in settings.items()})
-        env = env.venv
-    return found
-
-
-PARTS: dict[str, Part] = {
-    "learnt": Part(_capture_learnt, _restore_learnt),
-    "replay_buffer": Part(_capture_buffer, _restore_buffer),
-    "action_noise": Part(
-        lambda model: capture_noise(model.action_noise), lambda model, state: restore_noise(model.action_noise, state)
+Restore = Callable[[BaseAlgorithm, Any], None]
+PARTS: dict[str, tuple[Callable[[BaseAlgorithm], StateDict | None], Restore]] = {
+    "learnt": (_capture_learnt, _restore_learnt),
+    "replay_buffer": (_capture_buffer, _restore_buffer),
+    "action_noise": (
+        lambda model: capture_noise(model.action_noise),
+        lambda model, state: restore_noise(model.action_noise, state),
     ),
-    "progress": Part(capture_progress, restore_progress),
-    "log": Part(capture_log, _restore_log),
-    "position": Part(_capture_position, restore_position),
-    "environments": Part(_capture_env, _restore_env),
+    "progress": (capture_progress, restore_progress),
+    "log": (capture_log, _restore_log),
+    "position": (_capture_position, _restore_position),
+    "environments": (_capture_env, _restore_env),
 }
-"""All parts but the generators, which come last."""
+"""Functions that capture and restore each part; all parts but the generators, which come last."""
 GENERATORS = "generators"
 
 
@@ -291,15 +241,21 @@ def capture_parts(model: BaseAlgorithm, global_generators: StateDict) -> StateDi
     """
     generator = vars(model.action_space).get("_np_random")  # None if it has drawn nothing and has no seed
     own = None if generator is None else generator_state(generator)
-    captured: StateDict = {name: part.capture(model) for name, part in PARTS.items()}
+    captured: StateDict = {name: capture(model) for name, (capture, _) in PARTS.items()}
     return {**captured, GENERATORS: {"global": global_generators, "action_space": own}}
 
 
-def restore_generators(model: BaseAlgorithm, state: StateDict) -> None:
-    """Continue the global generators and that of the action space.
+def restore_parts(model: BaseAlgorithm, state: StateDict) -> None:
+    """Restore every part but the generators; raise StateError for one that does not fit."""
+    names = (*PARTS, GENERATORS)
+    fitted = fit(state, dict.fromkeys(names), "state", dict.fromkeys(names, FREE))
+    for name, (_, restore) in PARTS.items():
+        with unusable(name):
+            restore(model, fitted[name])
 
-    :raises StateError: ``state`` is not a state of generators; nothing was changed
-    """
+
+def restore_generators(model: BaseAlgorithm, state: Any) -> None:
+    """Continue the global generators and that of the action space; raise StateError for anything but their states."""
     fields = ("global", "action_space")
     record = fit(state, dict.fromkeys(fields), GENERATORS, dict.fromkeys(fields, FREE))
     check_generators(record["global"])

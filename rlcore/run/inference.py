@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.utils import get_device
 
-from rlcore.checkpoint.refusal import PathOrFile
+from rlcore.checkpoint.container import PathOrFile
+from rlcore.checkpoint.formats import read_model_file, refusals_of
 from rlcore.envs.vec_state import STATISTICS, moments_of
 from rlcore.ppo import construction
 from rlcore.ppo.construction import check_device
@@ -23,7 +24,6 @@ from rlcore.ppo.returns import ReturnScale
 from rlcore.ppo.saving import decoded
 from rlcore.ppo.settings import resolve_settings
 from rlcore.ppo.state_parts import check_policy, require_network_of
-from rlcore.state.model_file import read_model_file, refusals_of
 from rlcore.state.tree import fit
 from rlcore.types import StateDict
 

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from rlcore.checkpoint.formats import with_ending
 from rlcore.errors import CheckpointError, RLCoreError
 from rlcore.pbt.cli import FAILED, INTERRUPTED, ExecutorOption, JobsOption, make_executor, result_table, train_shown
 from rlcore.pbt.files import make_folder
@@ -23,7 +24,6 @@ from rlcore.pbt.population import Population
 from rlcore.pbt.workers import Executor
 from rlcore.ppo.saving import continued
 from rlcore.run.config_file import TrainingConfig, build_model, load_config
-from rlcore.state.model_file import with_ending
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 

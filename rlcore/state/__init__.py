@@ -1,1 +1,1 @@
-"""Saved state: the registry of its parts, the schema that reads it, and the states of random generators."""
+"""Saved state: the registry of its parts, the templates that check it, and where a run is."""

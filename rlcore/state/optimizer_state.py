@@ -1,7 +1,6 @@
 """The saved state of an optimizer, fitted to that of the same optimizer after one step over the same parameters.
 
-So no table of moments is needed for each class. The moments of optimizers that are neither torch's nor ours, and of
-those that cannot step without a closure, are not known and not checked.
+The moments of optimizers that are neither torch's nor ours, and of those that need a closure, are not checked.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rlcore.errors import StateError
-from rlcore.state.tree import FREE, NOT_NEGATIVE, REMEDY, STEPS, Rule, describe, fit, misfit
+from rlcore.state.tree import COUNT, FREE, NOT_NEGATIVE, REMEDY, STEPS, Rule, describe, fit, misfit
 from rlcore.types import StateDict
 
 LATER_OPTIONS = {
@@ -27,8 +26,6 @@ LATER_OPTIONS = {
 _RATE = Rule(0.0, torch.finfo(torch.float32).max, may_lack=True)
 OF_THE_STATE = {"lr": _RATE, "initial_lr": _RATE, "seed": Rule(0, 2**64 - 1, may_lack=True)}
 """Options that the saved state rules over; all others are the model's settings."""
-_NOTES = {"params", "param_names", "initial_lr", "seed"}
-"""Keys of a group that say nothing of the optimizer's kind."""
 
 _COUNTERS = dict.fromkeys(("step", "moment_step", "noise_step"), STEPS)
 _SQUARES = ("exp_avg_sq", "max_exp_avg_sq", "square_avg", "second_moment", "direction_rms", "row_var", "col_var", "sum")
@@ -46,54 +43,33 @@ def fit_optimizer(saved: object, optimizer: torch.optim.Optimizer, where: str = 
     :raises StateError: for the first leaf that does not fit
     """
     record = fit(saved, {"state": {}, "param_groups": []}, where, {"state": FREE, "param_groups": FREE})
-    groups = _fit_groups(record["param_groups"], optimizer, where)
+    found, own = record["param_groups"], optimizer.param_groups
+    if not isinstance(found, list) or len(found) != len(own):
+        raise misfit(f"{where}['param_groups']", f"a list of {len(own)} groups", found)
+    groups = [
+        _fit_group(group, mine, optimizer, f"{where}['param_groups'][{index}]")
+        for index, (group, mine) in enumerate(zip(found, own, strict=True))
+    ]
     keys = [key for group in groups for key in group["params"]]
-    own = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    state = _fit_moments(record["state"], dict(zip(keys, own, strict=True)), optimizer, f"{where}['state']")
-    return {"state": state, "param_groups": groups}
-
-
-def _fit_groups(saved: Any, optimizer: torch.optim.Optimizer, where: str) -> Any:
-    well_formed = isinstance(saved, list) and all(
-        isinstance(g, dict) and isinstance(g.get("params"), list) for g in saved
-    )
-    if not well_formed:
-        raise misfit(f"{where}['param_groups']", "a list of dicts with 'params'", saved)
-    sizes, own_sizes = ([len(group["params"]) for group in each] for each in (saved, optimizer.param_groups))
-    if sizes != own_sizes:
-        raise StateError(
-            f"{where} has groups of {sizes} parameters, the model's has {own_sizes}; "
-            "load it into a model of the same network"
-        )
-    keys = [key for group in saved for key in group["params"]]
-    if not all(type(key) is int for key in keys) or len(set(keys)) < len(keys):
+    if len(set(keys)) < len(keys):
         raise StateError(f"{where}['param_groups'] must number every parameter once; {REMEDY}")
-    pairs = zip(saved, optimizer.param_groups, strict=True)
-    return [_fit_group(group, own, optimizer, where, index) for index, (group, own) in enumerate(pairs)]
+    parameters = dict(zip(keys, [each for group in own for each in group["params"]], strict=True))
+    return {"state": _fit_moments(record["state"], parameters, optimizer, f"{where}['state']"), "param_groups": groups}
 
 
-def _fit_group(
-    saved: dict[str, Any], own: dict[str, Any], optimizer: torch.optim.Optimizer, where: str, index: int
-) -> Any:
-    unknown = set(saved) - set(own) - _NOTES
-    missing = set(optimizer.defaults) - set(saved) - LATER_OPTIONS - _NOTES if _is_known(optimizer) else set()
-    if unknown or missing:
-        what = f"knows no {sorted(map(str, unknown))[:3]}" if unknown else f"also has {sorted(missing)[:3]}"
-        raise StateError(
-            f"{where} is not the state of a {type(optimizer).__name__}, which {what}; use the same optimizer_class on "
-            "both sides"
-        )
-    given = {name: value for name, value in saved.items() if name in OF_THE_STATE}
-    rates = fit(given, {"lr": 0.0, "initial_lr": 0.0, "seed": 0}, f"{where}['param_groups'][{index}]", OF_THE_STATE)
-    options = {name: value for name, value in own.items() if name not in {*OF_THE_STATE, "params"}}
-    ruling = own if _is_known(optimizer) else {"name", "param_names", *inspect.signature(type(optimizer)).parameters}
-    fixed = {name: value for name, value in options.items() if name in ruling}
-    group = {"lr": own["lr"], **options, **saved, **rates, **fixed}
-    return {name: group[name] for name in (*own, *group) if name in group}  # in the order of the optimizer's own
+def _fit_group(saved: object, own: dict[str, Any], optimizer: torch.optim.Optimizer, where: str) -> Any:
+    is_known, of_constructor = _is_known(optimizer), inspect.signature(type(optimizer)).parameters
+    form = {**own, "lr": 0.0, "initial_lr": 0.0, "seed": 0, "params": [0] * len(own["params"]), "param_names": None}
+    needed = set(optimizer.defaults) - LATER_OPTIONS if is_known else {"params"}
+    rules = {name: Rule(free=True, may_lack=name not in needed) for name in form}
+    fitted = fit(saved, form, where, {**rules, **OF_THE_STATE, "params": COUNT})
+    ruling = own if is_known else {"name", "param_names", *of_constructor}
+    fixed = {name: own[name] for name in own if name in ruling and name not in {*OF_THE_STATE, "params"}}
+    return {**own, **fitted, **fixed}
 
 
 def _fit_moments(saved: Any, parameters: Mapping[Any, Tensor], optimizer: torch.optim.Optimizer, where: str) -> Any:
-    if not is_dict_of_dicts(saved):
+    if not _is_dict_of_dicts(saved):
         raise misfit(where, "a dict of dicts", saved)
     unknown = [key for key in saved if key not in parameters]
     if unknown:
@@ -115,28 +91,25 @@ def _fit_moments(saved: Any, parameters: Mapping[Any, Tensor], optimizer: torch.
 
 
 def _like(name: str, parameter: Tensor) -> object:
-    """The form of a moment that the optimizer would not make under its present options."""
+    """Return the form of a moment that the optimizer would not make under its present options."""
     return 0 if name in _COUNTERS else torch.zeros(() if name in _SCALARS else parameter.shape, dtype=parameter.dtype)
 
 
 def missing_moments(
     entries: object, optimizer: torch.optim.Optimizer, options: Mapping[str, Any] = MappingProxyType({})
 ) -> list[str]:
-    """Return the moments that ``optimizer`` needs and some non-empty entry does not have.
-
-    Our optimizers start what is missing by themselves; torch's fail at their next step.
+    """Return the moments that ``optimizer`` needs and some non-empty entry does not have; ours need none.
 
     :param entries: what is kept of each parameter, by its key; none are missing from anything else
     :param options: of every group, in place of those that it has
     """
-    if not is_dict_of_dicts(entries) or _is_ours(optimizer):
+    if not _is_dict_of_dicts(entries) or _is_ours(optimizer):
         return []
     needed = {name for entry in _first_state(optimizer, options) or () for name in entry}
     return sorted({name for entry in entries.values() if entry for name in needed - set(entry)})
 
 
-def is_dict_of_dicts(entries: object) -> TypeGuard[dict[Any, dict[str, Any]]]:
-    """Return whether it has the form of what an optimizer keeps of its parameters."""
+def _is_dict_of_dicts(entries: object) -> TypeGuard[dict[Any, dict[str, Any]]]:
     return isinstance(entries, dict) and all(isinstance(entry, dict) for entry in entries.values())
 
 
@@ -146,7 +119,6 @@ def _first_state(
     """Return the state of each parameter after a step with gradients of zero; None where unknown."""
     if not _is_known(optimizer):
         return None
-    fresh: Any = type(optimizer)
     groups = [
         {
             **{name: value for name, value in group.items() if name != "param_names"},
@@ -159,10 +131,12 @@ def _first_state(
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
     settings = {
-        name: optimizer.defaults[name] for name in inspect.signature(fresh).parameters if name in optimizer.defaults
+        name: optimizer.defaults[name]
+        for name in inspect.signature(type(optimizer)).parameters
+        if name in optimizer.defaults
     }
     try:
-        twin = fresh(groups, **settings)
+        twin = type(optimizer)(groups, **settings)
         twin.step()
     except (TypeError, RuntimeError):  # of LBFGS and SparseAdam
         return None

@@ -1,10 +1,12 @@
-"""Where a training is: counters and finished episodes, and the last observations, from which the next step starts."""
+"""Where a training is: counters and finished episodes, the last observations, and the states of random generators."""
 
 from __future__ import annotations
 
 import math
+import random
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,9 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from torch import Tensor
 
 from rlcore.checkpoint import codec
-from rlcore.checkpoint.refusal import RefusedError
-from rlcore.checkpoint.values import DTYPES, plain
+from rlcore.checkpoint.torch_file import DTYPES
 from rlcore.errors import CheckpointError, NonFiniteObservationError, StateError
-from rlcore.state.tree import FREE, REMEDY, Rule, describe, fit, misfit
+from rlcore.state.tree import FREE, REMEDY, Rule, fit, misfit
 from rlcore.types import StateDict, StateValue
 
 Observations = NDArray[Any] | dict[str, NDArray[Any]]
@@ -26,18 +27,26 @@ WINDOWS = ("ep_info_buffer", "ep_success_buffer")
 _COUNTERS = ("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates", "_n_calls")
 _FORM: dict[str, Any] = {**dict.fromkeys(_COUNTERS, 0), "_current_progress_remaining": 1.0, "exploration_rate": 0.0}
 """Attributes; ``_n_calls`` and ``exploration_rate`` are those of DQN and QRDQN alone."""
+_BIT_GENERATORS: Mapping[str, type[np.random.BitGenerator]] = {
+    kind.__name__: kind
+    for kind in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
+}
 
 
 def capture_progress(model: BaseAlgorithm) -> StateDict:
-    """Return the counters, the remaining progress, the state of exploration, and the window of finished episodes.
-
-    Objects that no file can hold are left out of the episodes: ``info_keywords`` of Monitor may name any.
-    """
+    """Return the counters and the window of finished episodes, without objects in them that no file can hold."""
     state: StateDict = {name: getattr(model, name) for name in _FORM if hasattr(model, name)}
     for name in WINDOWS:
         window = getattr(model, name)
-        state[name] = None if window is None else [_plain(entry) for entry in window]
+        state[name] = None if window is None else [_storable(entry) for entry in window]
     return state
+
+
+def _storable(entry: Any) -> Any:
+    if isinstance(entry, dict):
+        values = {key: _storable(value) for key, value in entry.items()}
+        return {key: value for key, value in values.items() if not (isinstance(value, dict) and codec.KIND in value)}
+    return codec.encode(entry.tolist() if isinstance(entry, np.ndarray) else entry, "")
 
 
 def restore_progress(model: BaseAlgorithm, state: object, least: float = -math.inf) -> None:
@@ -49,19 +58,16 @@ def restore_progress(model: BaseAlgorithm, state: object, least: float = -math.i
     like = {name: form for name, form in _FORM.items() if hasattr(model, name)} | dict.fromkeys(WINDOWS)
     rules = {"_current_progress_remaining": Rule(least, 1.0), "exploration_rate": Rule(0.0, 1.0)}
     fitted = fit(state, like, "progress_state", rules | dict.fromkeys(WINDOWS, FREE))
-    infos, successes = (fitted[name] for name in WINDOWS)
-    if not (infos is None or (_are_dicts(infos) and all(_has_mean([i.get(k) for i in infos]) for k in ("r", "l")))):
-        raise misfit("progress_state['ep_info_buffer']", "None or a list of dicts with numbers for 'r' and 'l'", infos)
-    if not (successes is None or (isinstance(successes, list) and _has_mean(successes))):
-        raise misfit("progress_state['ep_success_buffer']", "None or a list of numbers", successes)
     for name in WINDOWS:
         window = fitted[name]
-        fitted[name] = None if window is None else deque(window, maxlen=model._stats_window_size)
+        if window is None:
+            continue
+        is_read = isinstance(window, list) and (name != WINDOWS[0] or all(isinstance(each, dict) for each in window))
+        columns = [[each.get(key) for each in window] for key in "rl"] if is_read and name == WINDOWS[0] else [window]
+        if not is_read or not all(map(_has_mean, columns)):
+            raise misfit(f"progress_state[{name!r}]", "None or a list of episodes with numbers for the log", window)
+        fitted[name] = deque(window, maxlen=model._stats_window_size)
     vars(model).update(fitted)
-
-
-def _are_dicts(infos: object) -> bool:
-    return isinstance(infos, list) and all(isinstance(info, dict) for info in infos)
 
 
 def _has_mean(values: list[Any]) -> bool:
@@ -71,25 +77,6 @@ def _has_mean(values: list[Any]) -> bool:
     except (ValueError, TypeError, RuntimeError):  # several shapes
         return False
     return not values or (array.dtype.kind in "biuf" and array.size > 0)
-
-
-def _plain(entry: Any) -> Any:
-    """Return numbers of NumPy as Python's and arrays as lists; leave out of a dict what no file can hold."""
-    if isinstance(entry, dict):
-        return {key: value for key, value in ((k, _plain(v)) for k, v in entry.items()) if _is_storable(value)}
-    if isinstance(entry, np.ndarray):
-        return entry.tolist()
-    return entry.item() if isinstance(entry, np.generic) else entry
-
-
-def _is_storable(value: object) -> bool:
-    if isinstance(value, bool | int | float | str):
-        return True
-    try:
-        plain({"": value})
-    except RefusedError:
-        return False
-    return True
 
 
 def capture_position(model: BaseAlgorithm) -> StateDict | None:
@@ -119,8 +106,6 @@ def fit_position(state: object, lstm: StateDict, where: str, space: spaces.Space
     starts = fitted["episode_starts"]
     form = torch.zeros(n_envs, dtype=starts.dtype if isinstance(starts, Tensor) else torch.float32)
     fit(starts, form, f"{where}['episode_starts']", {})
-    if not bool(((starts == 0) | (starts == 1)).all()):
-        raise StateError(f"{where}['episode_starts'] holds other values than 0 and 1; the state is damaged")
     _check(from_state(fitted["observations"]), f"{where}['observations']", space, n_envs)
     if fitted["original_observations"] is not None:
         _check(from_state(fitted["original_observations"]), f"{where}['original_observations']", None, n_envs)
@@ -150,13 +135,9 @@ def from_state(state: Any) -> Any:
 
     :raises StateError: the state is damaged
     """
-    if state is None:
-        return None
     if isinstance(state, Tensor):
         return state.cpu().numpy()
-    if not isinstance(state, dict):
-        raise StateError(f"the observations are {describe(state)}, no array and no dict of arrays; they are damaged")
-    if codec.KIND not in state:
+    if isinstance(state, dict) and codec.KIND not in state:
         return {key: from_state(part) for key, part in state.items()}
     try:
         return codec.decode(state, "observations", {})
@@ -177,11 +158,10 @@ def _check(value: Any, where: str, space: spaces.Space[Any] | None, n_envs: int)
         raise StateError(f"{where} must be {wanted}, and has the shape {shape}; {REMEDY}")
     if space is None:
         return
-    if not np.isfinite(value).all():
-        raise StateError(f"{where} holds NaN or infinity, from which no run goes on; the state is damaged")
     sizes = space.n if isinstance(space, spaces.Discrete) else getattr(space, "nvec", None)
-    if sizes is not None and not (value.dtype.kind in "iu" and bool(((value >= 0) & (value < sizes)).all())):
-        raise StateError(f"{where} holds other values than {space} has; the state is damaged")
+    is_valid = sizes is None or (value.dtype.kind in "iu" and bool(((value >= 0) & (value < sizes)).all()))
+    if not is_valid or not np.isfinite(value).all():
+        raise StateError(f"{where} holds other values than {space} has, NaN or infinity; {REMEDY}")
 
 
 class CheckedObservations(BaseAlgorithm):
@@ -212,3 +192,111 @@ def _non_finite_rows(observations: Any) -> tuple[int, ...]:
     parts = observations.values() if isinstance(observations, dict) else [] if observations is None else [observations]
     bad = [part for part in parts if not np.isfinite(part).all()]
     return tuple(sorted({int(row) for part in bad for row in np.argwhere(~np.isfinite(part))[:, 0]}))
+
+
+def capture_generators() -> StateDict:
+    """Return the states of Python's, NumPy's and torch's global generators."""
+    version, internal, gauss = random.getstate()
+    _, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+    return {
+        "python": [version, list(internal), gauss],
+        "numpy": [torch.from_numpy(np.asarray(keys).astype(np.int64)), int(position), int(has_gauss), float(cached)],
+        "torch": torch.get_rng_state(),
+        "cuda": list(torch.cuda.get_rng_state_all()) if torch.cuda.is_initialized() else [],  # type: ignore[no-untyped-call]
+    }
+
+
+def apply_generators(state: StateDict) -> None:
+    """Set the global generators to a state captured by ``capture_generators``."""
+    fields: Any = state
+    random.setstate(_python_state(fields))
+    np.random.set_state(_numpy_state(fields))
+    torch.set_rng_state(fields["torch"].cpu())
+    if fields["cuda"] and torch.cuda.device_count() == len(fields["cuda"]):
+        torch.cuda.set_rng_state_all([state.cpu() for state in fields["cuda"]])
+
+
+@contextmanager
+def generators_untouched() -> Iterator[None]:
+    """Leave the global generators as they were before."""
+    state = capture_generators()
+    try:
+        yield
+    finally:
+        apply_generators(state)
+
+
+def check_generators(state: StateDict) -> None:
+    """Raise StateError for what no generator of its kind takes."""
+    names = ("python", "numpy", "torch", "cuda")
+    fields: Any = fit(state, dict.fromkeys(names), "rng_state", dict.fromkeys(names, FREE))
+    try:
+        # What the generators take unchecked; NumPy would read beyond its keys.
+        gauss, (keys, position, has_gauss, cached) = fields["python"][2], fields["numpy"]
+        if keys.shape != (624,) or not 0 <= position <= 624 or any(type(n) is not int for n in (position, has_gauss)):
+            raise ValueError("a position or a flag is wrong")
+        if type(cached) is not float or type(gauss) not in (float, type(None)):
+            raise ValueError("a number that is kept is wrong")
+        random.Random().setstate(_python_state(fields))
+        np.random.RandomState().set_state(_numpy_state(fields))
+        torch.Generator().set_state(fields["torch"].cpu())
+        if len({tensor.numel() for tensor in fields["cuda"]}) > 1:
+            raise ValueError("the states of devices differ in size")
+    except (TypeError, ValueError, RuntimeError, AttributeError, OverflowError, LookupError) as error:
+        raise StateError(f"rng_state is none that a generator takes ({error}); {REMEDY}") from error
+
+
+def _python_state(fields: Mapping[str, Any]) -> tuple[Any, ...]:
+    version, internal, gauss = fields["python"]
+    return version, tuple(internal), gauss
+
+
+def _numpy_state(fields: Mapping[str, Any]) -> tuple[Any, ...]:
+    keys, position, has_gauss, cached = fields["numpy"]
+    return "MT19937", keys.numpy().astype(np.uint32), position, has_gauss, cached
+
+
+def generator_state(generator: np.random.Generator) -> StateDict:
+    """Return the state of a NumPy generator as ints, strs and lists of ints (128-bit integers stay Python ints).
+
+    :raises StateError: the bit generator is not one of NumPy's own
+    """
+    state = generator.bit_generator.state
+    if state["bit_generator"] not in _BIT_GENERATORS:
+        known = ", ".join(_BIT_GENERATORS)
+        raise StateError(f"the generator {state['bit_generator']} cannot be stored; use one of {known}")
+    return {key: _plain(value) for key, value in state.items()}
+
+
+def generator_from_state(value: StateValue, where: str) -> np.random.Generator:
+    """Return a new generator that continues where :func:`generator_state` was taken.
+
+    :raises StateError: unknown bit generator, or a state that is not one of it
+    """
+    name = value.get("bit_generator") if isinstance(value, dict) else None
+    if not isinstance(name, str) or name not in _BIT_GENERATORS:
+        raise misfit(f"{where}.bit_generator", f"one of {', '.join(_BIT_GENERATORS)}", name)
+    bit_generator = _BIT_GENERATORS[name](0)
+    rules = dict.fromkeys(("state", "inc", "key", "counter", "buffer"), Rule(0, 2**128 - 1))
+    rules |= {"pos": Rule(0, 624)}  # NumPy would read beyond the key
+    fitted = fit(value, _plain(bit_generator.state), where, rules)
+    try:
+        bit_generator.state = _like(bit_generator.state, fitted)
+    except (ValueError, OverflowError, TypeError) as error:
+        raise StateError(f"{where}: {name} does not take this state ({error}); {REMEDY}") from error
+    return np.random.Generator(bit_generator)
+
+
+def _plain(value: object) -> StateValue:
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        return [int(entry) for entry in value]
+    return value if isinstance(value, str) else int(value)  # type: ignore[call-overload]
+
+
+def _like(template: object, value: Any) -> Any:
+    """Return a fitted state with the arrays that NumPy wants."""
+    if isinstance(template, dict):
+        return {key: _like(entry, value[key]) for key, entry in template.items()}
+    return np.array(value, template.dtype) if isinstance(template, np.ndarray) else value

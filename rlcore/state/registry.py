@@ -8,7 +8,7 @@ from enum import Enum
 
 import torch
 
-from rlcore.checkpoint.refusal import unusable
+from rlcore.checkpoint.container import unusable
 from rlcore.errors import ResumeWarning, StateError
 from rlcore.types import StateDict, StateValue
 from rlcore.warn import warn_caller
@@ -79,11 +79,12 @@ class TrainingState:
 
     def capture(self, *scopes: Scope) -> dict[str, StateDict | None]:
         """Return snapshots of the parts of these scopes, by key; None for a part that has nothing to save."""
-        return {key: self._capture(part) for key, part in self.parts.items() if part.scope in scopes}
-
-    def _capture(self, part: StatePart) -> StateDict | None:
-        pending = self.pending.get(part.key) if part.scope is Scope.RUN else None
-        return snapshot(part.capture() if pending is None else pending)  # type: ignore[return-value]
+        found: dict[str, StateDict | None] = {}
+        for key, part in self.parts.items():
+            if part.scope in scopes:
+                is_pending = part.scope is Scope.RUN and key in self.pending
+                found[key] = snapshot(self.pending[key] if is_pending else part.capture())  # type: ignore[assignment]
+        return found
 
     def resume(self) -> None:
         """Restore the pending parts.
@@ -112,7 +113,11 @@ class TrainingState:
         :raises ResumeWarning: where a filter makes an error of the warning; nothing is changed
         """
         given = {key: state for key, state in states.items() if state is not None}
-        self._check(given, exact_match, expected)
+        known = {key for key, part in self.parts.items() if part.scope in expected}
+        missing = [part.key for part in self.parts.values() if part.required and part.key not in given and exact_match]
+        if missing or not known.issuperset(given):
+            unknown = sorted(map(str, given.keys() - known))
+            raise StateError(f"missing are {missing}, and unknown here {unknown}; known are {sorted(known)}")
         absent = [p for p in self.parts.values() if exact_match and p.scope in expected and p.key not in given]
         fresh = [p for p in absent if (p.key not in states if p.scope is Scope.RUN else p.capture() is not None)]
         before, pending = self.capture(*LEARNT, Scope.PROGRESS), dict(self.pending)
@@ -126,20 +131,10 @@ class TrainingState:
             self.pending.update(pending)
             raise
 
-    def _check(self, given: Mapping[str, StateDict], exact_match: bool, expected: Collection[Scope]) -> None:
-        for key in given:
-            if key not in self.parts:
-                raise StateError(f"no part of the training state is called {key!r}; known: {', '.join(self.parts)}")
-            if self.parts[key].scope not in expected:
-                raise StateError(f"{key} says where a run is, not what was learnt; leave it out, or load the file")
-        missing = [part.key for part in self.parts.values() if part.required and part.key not in given]
-        if exact_match and missing:
-            raise StateError(f"{', '.join(missing)} missing from {sorted(given)}; give it, or exact_match=False")
-
     def _restore_part(self, part: StatePart, state: StateDict, exact_match: bool) -> None:
-        if not isinstance(state, Mapping):
-            raise StateError(f"{part.key} must be a dict of state, got {type(state).__name__}")
         with unusable(part.key):
+            if not isinstance(state, Mapping):
+                raise StateError(f"{part.key} must be a dict of state, got {type(state).__name__}")
             if part.scope is Scope.RUN:
                 part.check(state)
                 self.pending[part.key] = snapshot(state)  # type: ignore[assignment]

@@ -21,12 +21,12 @@ from rlcore.errors import StateError
 LARGEST_COUNT = 2**53
 """Largest counter of a saved state: a float holds every count up to it exactly."""
 LARGEST_FLOAT = sys.float_info.max
-REMEDY = "it is damaged, or was saved by another version or of another object. Nothing was changed."
+REMEDY = "it is damaged, or of another version or object. Nothing was changed."
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Limits of one leaf, in addition to the form of the template. An entry of a list has the rule of its list.
+    """Limits of one leaf, or of each entry of a list, in addition to the form of the template.
 
     :param least: smallest number, or element of a tensor
     :param most: largest number, or element of a tensor
@@ -76,7 +76,7 @@ Rules = Mapping[Any, Rule]
 
 
 def fit(saved: object, like: object, where: str, rules: Rules = MappingProxyType({})) -> Any:
-    """Return ``saved`` in the form of ``like``; nothing is changed, and tensors may share memory with ``saved``.
+    """Return ``saved`` in the form of ``like``, without changing it; tensors may share memory with ``saved``.
 
     A dict has exactly the keys of the template, a list its length, a tensor its shape. Floating point tensors take the
     template's dtype, other tensors have it. A float is finite, an int from 0 to 2^53, unless a rule says otherwise.
@@ -90,7 +90,7 @@ def fit(saved: object, like: object, where: str, rules: Rules = MappingProxyType
 
 
 def describe(value: object) -> str:
-    """A short text for a value of a saved state: tensors by dtype and shape, the rest shown and cut."""
+    """Return a short text for a value of a saved state: tensors by dtype and shape, the rest shown and cut."""
     if isinstance(value, Tensor):
         return f"a tensor of {value.dtype} with shape {tuple(value.shape)}"
     if isinstance(value, list | dict):
@@ -100,7 +100,7 @@ def describe(value: object) -> str:
 
 
 def misfit(where: str, wanted: str, found: object) -> StateError:
-    """The error for a value of the wrong type, shape or range."""
+    """Return the error for a value of the wrong type, shape or range."""
     return StateError(f"{where} must be {wanted}, and is {describe(found)}; {REMEDY}")
 
 
@@ -162,12 +162,12 @@ def _fit_tensor(saved: object, like: Tensor, where: str, rule: Rule) -> Tensor:
         shape = f"(any, {str(tuple(like.shape[1:]))[1:]}" if first else str(tuple(like.shape))
         raise misfit(where, f"a tensor of {like.dtype} with shape {shape}", saved)
     fitted = saved.to(like.dtype)
-    if rule.finite and not bool(fitted.isfinite().all()):
-        raise StateError(f"{where} holds NaN, infinity or a number beyond {like.dtype}; {REMEDY}")
-    if bool((fitted < rule.least).any() if rule.least != -math.inf else False):
-        raise StateError(f"{where} holds a number below {rule.least:g}; {REMEDY}")
-    if bool((fitted > rule.most).any() if rule.most != math.inf else False):
-        raise StateError(f"{where} holds a number above {rule.most:g}; {REMEDY}")
+    below = rule.least != -math.inf and bool((fitted < rule.least).any())
+    above = rule.most != math.inf and bool((fitted > rule.most).any())
+    if below or above or (rule.finite and not bool(fitted.isfinite().all())):
+        limit = f"a number below {rule.least:g}" if below else f"a number above {rule.most:g}"
+        found = limit if below or above else f"NaN, infinity or a number beyond {like.dtype}"
+        raise StateError(f"{where} holds {found}; {REMEDY}")
     return fitted
 
 

@@ -15,12 +15,13 @@ from typing import Any, Final
 from rlverify.checks.adapter import NotSupportedError
 from rlverify.checks.check_records import CheckFinding, CheckRecord
 from rlverify.checks.data_names import is_data
+from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.known_failures import ExpectedFailures
 from rlverify.checks.random_state import seed_globals
 from rlverify.checks.rule import failing, passing
 from rlverify.checks.saved_pickles import pickles_in
 from rlverify.checks.session import OTHER_SEED
-from rlverify.checks.small_rules import Kind, SmallFault, preload_of
+from rlverify.checks.small_rules import Kind
 from rlverify.checks.state_tree import walk
 from rlverify.records.attempts import Crash, attempt
 
@@ -82,8 +83,8 @@ def check_checkpoint(
     """
     shown = name or getattr(save, "__name__", type(save).__name__)
     subject = CheckpointSubject(save, load, make, change)
-    preload_of(lambda: _saved_and_read(subject), limit)
-    return CHECKPOINTS.check(subject, shown, checks=checks, limit=limit, expected_failures=expected_failures)
+    asked: Any = {"checks": checks, "limit": limit, "expected_failures": expected_failures}
+    return CHECKPOINTS.check(subject, shown, lambda: _saved_and_read(subject), **asked)
 
 
 @contextmanager
@@ -155,7 +156,7 @@ def _calls(subject: CheckpointSubject) -> CheckpointSubject:
 
 
 @CHECKPOINTS.rule(
-    "high", "What is loaded equals what was saved.", faults=[SmallFault("return the fresh object in load()", _fresh)]
+    "high", "What is loaded equals what was saved.", faults=[GenericFault("return the fresh object in load()", _fresh)]
 )
 def checkpoint_restores_everything(subject: CheckpointSubject) -> CheckFinding:
     """Every value that can be reached in the loaded object is that of the saved one.
@@ -170,7 +171,7 @@ def checkpoint_restores_everything(subject: CheckpointSubject) -> CheckFinding:
         return _compared(expected, _digests(subject.load(folder / NAME, subject.make())), "differ after the load")
 
 
-@CHECKPOINTS.rule("high", "Saving changes nothing.", faults=[SmallFault("change the object in save()", _also_changes)])
+@CHECKPOINTS.rule("high", "Saving changes nothing.", faults=[GenericFault("change the object", _also_changes)])
 def saving_changes_nothing(subject: CheckpointSubject) -> CheckFinding:
     """The object is the same after it was saved as before.
 
@@ -186,7 +187,7 @@ def saving_changes_nothing(subject: CheckpointSubject) -> CheckFinding:
 @CHECKPOINTS.rule(
     "high",
     "A file that is cut off is refused.",
-    faults=[SmallFault("return a fresh object for files that cannot be read", _lenient)],
+    faults=[GenericFault("return a fresh object for files that cannot be read", _lenient)],
 )
 def truncated_file_is_refused(subject: CheckpointSubject) -> CheckFinding:
     """A file of which the end is missing raises an error when it is loaded.
@@ -201,7 +202,7 @@ def truncated_file_is_refused(subject: CheckpointSubject) -> CheckFinding:
 @CHECKPOINTS.rule(
     "medium",
     "A file with a changed byte is refused, or loads to the same object.",
-    faults=[SmallFault("return a fresh object for files that cannot be read", _lenient)],
+    faults=[GenericFault("return a fresh object for files that cannot be read", _lenient)],
 )
 def changed_byte_is_refused(subject: CheckpointSubject) -> CheckFinding:
     """One changed bit, tried in bytes all over the file, raises an error at the load, or makes no difference.
@@ -236,7 +237,7 @@ def _refused(subject: CheckpointSubject, broken: Callable[[bytes], list[tuple[st
 @CHECKPOINTS.rule(
     "high",
     "A save that fails leaves the older file as it was.",
-    faults=[SmallFault("delete the older file first", _deletes_first)],
+    faults=[GenericFault("delete the older file first", _deletes_first)],
 )
 def failed_save_keeps_the_old_file(subject: CheckpointSubject) -> CheckFinding:
     """If writing fails in the middle, as on a full disk, the checkpoint from before can still be loaded.
@@ -278,7 +279,7 @@ def _files_of_at_most(size: int) -> Iterator[None]:
 @CHECKPOINTS.rule(
     "high",
     "Reading the file imports nothing but what builds plain data and tensors.",
-    faults=[SmallFault("save a pickle that calls a function", _calls)],
+    faults=[GenericFault("save a pickle that calls a function", _calls)],
 )
 def checkpoint_runs_nothing_when_read(subject: CheckpointSubject) -> CheckFinding:
     """The pickles in the file name no function and no class except those that build arrays and containers.

@@ -72,22 +72,21 @@ def chosen_rules(made: Subject, checks: Iterable[str] | None = None) -> list[Rul
     :raises UnknownRuleError: if there is no rule of a name, also among the expected failures
     """
     own = RULES if made.rules is None else made.rules
+    known = own if made.door else {**own, **RULES}
     for name in made.expected_failures:
-        rule_named(name, own)
+        rule_named(name, known)
     names = [checks] if isinstance(checks, str) else checks
-    return [rule_named(name, own) for name in names] if names is not None else list(own.values())
+    return [rule_named(name, known) for name in names] if names is not None else list(own.values())
 
 
-def rule_named(name: str, own: Mapping[str, Rule] = RULES) -> Rule:
+def rule_named(name: str, known: Mapping[str, Rule] = RULES) -> Rule:
     """The rule of a name.
 
-    :param own: the rules of a suite, if it has some
     :raises UnknownRuleError: with the names that there are
     """
-    found = own.get(name) or RULES.get(name)
-    if found is None:
-        raise UnknownRuleError(f"no check is named {name!r}; choose from {', '.join({**own, **RULES})}")
-    return found
+    if name not in known:
+        raise UnknownRuleError(f"no check is named {name!r}; choose from {', '.join(known)}")
+    return known[name]
 
 
 class UnknownRuleError(ValueError):

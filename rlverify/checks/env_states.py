@@ -11,11 +11,12 @@ import numpy as np
 
 from rlverify.checks import driving
 from rlverify.checks.check_records import CheckFinding, CheckRecord
+from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.known_failures import ExpectedFailures
 from rlverify.checks.random_state import seed_globals
 from rlverify.checks.rule import failing, passing
 from rlverify.checks.session import OTHER_SEED, first_difference
-from rlverify.checks.small_rules import Kind, SmallFault, preload_of
+from rlverify.checks.small_rules import Kind
 from rlverify.checks.state_tree import children, is_tensor, walk
 
 BEFORE: Final = 7
@@ -69,8 +70,8 @@ def check_env_state(
     """
     shown = name or getattr(factory, "__name__", type(factory).__name__)
     subject = EnvStateSubject(factory, get_state, set_state)
-    preload_of(subject.started, limit)
-    return ENV_STATES.check(subject, shown, checks=checks, limit=limit, expected_failures=expected_failures)
+    asked: Any = {"checks": checks, "limit": limit, "expected_failures": expected_failures}
+    return ENV_STATES.check(subject, shown, subject.started, **asked)
 
 
 def _steps(env: Any, actions: Sequence[Any]) -> list[dict[str, str]]:
@@ -114,7 +115,9 @@ def _set_and_note(subject: EnvStateSubject, env: Any, state: list[Any]) -> None:
 
 
 @ENV_STATES.rule(
-    "high", "An environment whose state is set goes on as it did.", faults=[SmallFault("ignore set_state()", _ignoring)]
+    "high",
+    "An environment whose state is set goes on as it did.",
+    faults=[GenericFault("ignore set_state()", _ignoring)],
 )
 def env_state_continues(subject: EnvStateSubject) -> CheckFinding:
     """After its state was set, an environment gives the same observations, rewards and ends as the first time.
@@ -131,7 +134,7 @@ def env_state_continues(subject: EnvStateSubject) -> CheckFinding:
 @ENV_STATES.rule(
     "high",
     "Another environment goes on with the state of the first.",
-    faults=[SmallFault("ignore set_state()", _ignoring)],
+    faults=[GenericFault("ignore set_state()", _ignoring)],
 )
 def env_state_moves(subject: EnvStateSubject) -> CheckFinding:
     """A new environment that is given the state goes on as the first one, also if global generators differ.
@@ -151,7 +154,7 @@ def env_state_moves(subject: EnvStateSubject) -> CheckFinding:
 @ENV_STATES.rule(
     "high",
     "A state that was taken does not change while the environment goes on.",
-    faults=[SmallFault("return the environment with the state", _aliasing)],
+    faults=[GenericFault("return the environment with the state", _aliasing)],
 )
 def env_state_is_a_copy(subject: EnvStateSubject) -> CheckFinding:
     """Steps of the environment leave a state that was taken before as it is.
@@ -168,7 +171,7 @@ def env_state_is_a_copy(subject: EnvStateSubject) -> CheckFinding:
 @ENV_STATES.rule(
     "medium",
     "An environment leaves the state that it was given as it is.",
-    faults=[SmallFault("note the use in the state", _keeping)],
+    faults=[GenericFault("note the use in the state", _keeping)],
 )
 def set_state_copies(subject: EnvStateSubject) -> CheckFinding:
     """Setting a state, and the steps after it, do not change the state that was given.
@@ -193,7 +196,7 @@ def _unchanged(before: dict[str, str], after: dict[str, str]) -> CheckFinding:
 @ENV_STATES.rule(
     "medium",
     "A state holds plain values and arrays of numbers only.",
-    faults=[SmallFault("return the environment with the state", _aliasing)],
+    faults=[GenericFault("return the environment with the state", _aliasing)],
 )
 def env_state_needs_no_pickle(subject: EnvStateSubject) -> CheckFinding:
     """A state is made of numbers, texts, arrays of numbers, lists, tuples and dictionaries.

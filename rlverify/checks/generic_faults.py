@@ -18,14 +18,14 @@ from rlverify.checks.trained import named_parameters
 
 @dataclass(frozen=True)
 class GenericFault:
-    """One thing that an adapter does wrong.
+    """One thing that an adapter, or a subject that has none, does wrong.
 
     :param text: what is planted, as in "forget num_timesteps"
-    :param plant: from a right adapter to the wrong one
+    :param plant: from a right one to the wrong one
     """
 
     text: str
-    plant: Callable[[Adapter], Adapter]
+    plant: Callable[[Any], Any]
 
 
 class Wrapped(Adapter):

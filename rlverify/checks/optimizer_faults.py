@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import torch
 
+from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.optimizer_subject import Gradient, OptimizerRun, OptimizerSubject
-from rlverify.checks.small_rules import SmallFault
 
 SIZE: Final = 1e-3
 
@@ -99,8 +99,8 @@ class _OtherKernel(OptimizerSubject):
                 parameter.data.mul_(1 + SIZE)
 
 
-def _planted(text: str, kind: type[OptimizerSubject]) -> SmallFault[OptimizerSubject]:
-    return SmallFault(text, lambda subject: kind(subject.factory))
+def _planted(text: str, kind: type[OptimizerSubject]) -> GenericFault:
+    return GenericFault(text, lambda subject: kind(subject.factory))
 
 
 FORGETS_STATE: Final = _planted("forget the state in load_state_dict()", _ForgetsState)

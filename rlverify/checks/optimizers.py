@@ -16,7 +16,7 @@ from rlverify.checks.check_records import CheckFinding, CheckRecord
 from rlverify.checks.known_failures import ExpectedFailures
 from rlverify.checks.optimizer_subject import OptimizerRun, OptimizerSubject, broken_leaves, pulled, set_options
 from rlverify.checks.rule import failing, passing
-from rlverify.checks.small_rules import Kind, preload_of
+from rlverify.checks.small_rules import Kind
 from rlverify.checks.state_tree import walk
 from rlverify.records.attempts import Crash, attempt
 
@@ -51,8 +51,8 @@ def check_optimizer(
     """
     shown = name or getattr(factory, "__name__", type(factory).__name__)
     subject = OptimizerSubject(factory)
-    preload_of(lambda: subject.steps(subject.start(), 1), limit)
-    return OPTIMIZERS.check(subject, shown, checks=checks, limit=limit, expected_failures=expected_failures)
+    asked: Any = {"checks": checks, "limit": limit, "expected_failures": expected_failures}
+    return OPTIMIZERS.check(subject, shown, lambda: subject.steps(subject.start(), 1), **asked)
 
 
 def _apart(expected: dict[str, str], found: dict[str, str], what: str) -> CheckFinding:

@@ -46,6 +46,7 @@ class Subject:
     :param tier: ``smoke``, ``default`` or ``full``; see `rlverify.checks.tiers`
     :param rules: the checks of a suite, by name; None for all rules that there are
     :param under_test: dotted names of the packages that a suite is about; empty if that is not known
+    :param door: the function that checks it, if it is no algorithm
     :param runs: what the tests of one subject share, so that each does not run again what it rests on
     """
 
@@ -57,6 +58,7 @@ class Subject:
     tier: Tier = TIERS["default"]
     rules: Mapping[str, Rule] | None = None
     under_test: tuple[str, ...] = ()
+    door: str = ""
     runs: Runs = field(default_factory=Runs, init=False, repr=False, compare=False)
 
     def rule(self, name: str) -> Rule:
@@ -65,6 +67,8 @@ class Subject:
 
     def reproduction(self, check: str) -> str:
         """Lines that run one check of this subject again."""
+        if self.door:
+            return f"{self.door}(factory, checks=[{check!r}])  # factory: that of {self.name}"
         if self.rules is not None:
             return f"# `rlverify check MODULE:SUITE --check {check}`, where MODULE defines the suite"
         return reproduction(self.factory, self.adapter, check)

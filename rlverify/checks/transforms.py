@@ -11,10 +11,11 @@ import torch
 
 from rlverify.checks.adapter import NotSupportedError
 from rlverify.checks.check_records import CheckFinding, CheckRecord
+from rlverify.checks.generic_faults import GenericFault
 from rlverify.checks.known_failures import ExpectedFailures
 from rlverify.checks.optimizer_subject import pulled
 from rlverify.checks.rule import failing, passing
-from rlverify.checks.small_rules import Kind, SmallFault, preload_of
+from rlverify.checks.small_rules import Kind
 from rlverify.checks.state_tree import walk
 from rlverify.records.attempts import Crash, attempt
 
@@ -81,13 +82,13 @@ def check_gradient_transform(
     """
     shown = name or getattr(factory, "__name__", type(factory).__name__)
     subject = TransformSubject(factory, apply)
-    preload_of(lambda: subject.steps(*subject.start(), 1), limit)
-    return TRANSFORMS.check(subject, shown, checks=checks, limit=limit, expected_failures=expected_failures)
+    asked: Any = {"checks": checks, "limit": limit, "expected_failures": expected_failures}
+    return TRANSFORMS.check(subject, shown, lambda: subject.steps(*subject.start(), 1), **asked)
 
 
-def _after(text: str, action: Callable[[Any], object]) -> SmallFault[TransformSubject]:
+def _after(text: str, action: Callable[[Any], object]) -> GenericFault:
     """A fault that does something to every parameter after each use of the transform."""
-    return SmallFault(
+    return GenericFault(
         text, lambda subject: replace(subject, after=lambda parameters: [action(each) for each in parameters])
     )
 
@@ -218,7 +219,7 @@ def _finite_after(subject: TransformSubject, parameters: list[Any], transform: A
 @TRANSFORMS.rule(
     "low",
     "A gradient of NaN is reported, or breaks its own parameter only.",
-    faults=[SmallFault("make all gradients NaN", _spread)],
+    faults=[GenericFault("make all gradients NaN", _spread)],
 )
 def nan_gradients_do_not_spread(subject: TransformSubject) -> CheckFinding:
     """One NaN raises an error, or stays in the gradient of its parameter, and is gone in later steps.
@@ -247,7 +248,7 @@ def _forgetful(subject: TransformSubject) -> TransformSubject:
 @TRANSFORMS.rule(
     "high",
     "A saved and loaded state continues exactly.",
-    faults=[SmallFault("forget the state in load_state_dict()", _forgetful)],
+    faults=[GenericFault("forget the state in load_state_dict()", _forgetful)],
 )
 def transform_state_continues(subject: TransformSubject) -> CheckFinding:
     """A new transform that loaded the state dictionary gives the same gradients as the one that was saved.

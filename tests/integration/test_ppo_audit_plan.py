@@ -13,7 +13,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from torch import Tensor, nn
 
 from rlcore import DistributionalPPO, VarianceGradientScaler, apply_exploit, load_checkpoint, save_pbt_checkpoint
-from rlcore.optim.settings import Estimator
+from rlcore.optim.gradient_variance import Estimator
 from tests.support.steps import TINY, after
 from tests.support.training import make_envs, make_model
 

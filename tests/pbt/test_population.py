@@ -25,7 +25,7 @@ from rlcore import (
     NonFiniteError,
     ResumeWarning,
 )
-from rlcore.checkpoint import storage
+from rlcore.checkpoint import container
 from rlcore.pbt import PBTConfig
 from rlcore.pbt.files import Ancestor, ancestors, read_lineage
 from rlcore.pbt.population import (
@@ -35,7 +35,7 @@ from rlcore.pbt.population import (
     member_seed,
 )
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
-from rlcore.state.generators import capture_generators
+from rlcore.state.position import capture_generators
 from rlcore.state.registry import Scope
 from tests.support.population_run import CONFIG, UPDATES, build, build_model
 from tests.support.training import differing, make_envs, make_model
@@ -243,7 +243,7 @@ class TestResume:
             replace(source, target)
 
         with monkeypatch.context() as patch:
-            patch.setattr(storage.os, "replace", interrupted)  # type: ignore[attr-defined]
+            patch.setattr(container.os, "replace", interrupted)  # type: ignore[attr-defined]
             with pytest.raises(KeyboardInterrupt):
                 build(tmp_path).train(UPDATES)
         population = build(tmp_path)

@@ -52,7 +52,7 @@ class TestRefusals:
     def test_another_environment_than_the_folder_was_begun_with(self, tmp_path: Path) -> None:
         build(tmp_path).train(1)
         envs = partial(make_envs, "Pendulum-v1", 2, normalize=True)
-        with pytest.raises(CheckpointError, match="the environment is of another kind than the model's"):
+        with pytest.raises(CheckpointError, match="Observation spaces do not match"):
             Population(lambda _, seed: make_model(envs(), seed=seed, **SIZES), PBTConfig(**CONFIG), folder=tmp_path)
 
     def test_what_is_known_to_be_explored_can_be(self, tmp_path: Path) -> None:

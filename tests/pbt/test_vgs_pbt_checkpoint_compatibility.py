@@ -86,5 +86,5 @@ def test_third_format_is_refused_by_name(source: DistributionalPPO, tmp_path: Pa
         "vgs_state_dict": scaler_of(source).state_dict(),
     }
     torch.save(third, tmp_path / "third.pt")
-    with pytest.raises(CheckpointError, match=r"model_state_dict.*once proposed and never adopted"):
+    with pytest.raises(CheckpointError, match=r"model_state_dict"):
         load_checkpoint(tmp_path / "third.pt")

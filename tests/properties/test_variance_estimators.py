@@ -84,7 +84,7 @@ def feed(estimator: VarianceEstimator, history: History, beta: float) -> torch.T
 def commit(estimator: VarianceEstimator, seen: Sequence[int], tensors: Sequence[Any], weights: Sequence[float]) -> None:
     positions = np.array(seen, dtype=np.int64)
     estimator.observe(positions, tensors)
-    estimator.commit(positions, measure(tensors, maximum=False), np.array(weights))
+    estimator.commit(positions, measure(tensors), np.array(weights))
 
 
 def layouts_of(sizes: Sequence[int]) -> list[TensorLayout]:

@@ -14,7 +14,7 @@ import torch
 
 from rlcore.checkpoint import load_checkpoint, load_container, save_checkpoint
 from rlcore.checkpoint.container import MARK, decode
-from rlcore.checkpoint.refusal import RefusedError
+from rlcore.checkpoint.torch_file import RefusedError
 from rlcore.errors import CheckpointError
 
 UNPROTECTED_FLIPS = 600
@@ -93,7 +93,7 @@ def test_two_files_spliced_together_are_refused() -> None:
 
 def test_a_digest_of_another_file_is_refused() -> None:
     content = protected_file()
-    with pytest.raises(CheckpointError, match="XXH3-128 digest does not fit"):
+    with pytest.raises(CheckpointError, match="digest does not fit"):
         load_checkpoint(io.BytesIO(content[:-32] + b"0" * 32))
 
 
@@ -107,7 +107,7 @@ def test_a_file_with_a_sha_256_digest_is_read_and_checked() -> None:
     content = of_an_older_version(protected_file())
     assert load_checkpoint(io.BytesIO(content), require_digest=True).step == 3
     for changed in (content[:-64] + b"0" * 64, flipped(content, 8 * content.find(b"policy")).getvalue()):
-        with pytest.raises(CheckpointError, match="SHA256 digest does not fit"):
+        with pytest.raises(CheckpointError, match="digest does not fit"):
             load_checkpoint(io.BytesIO(changed))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from rlcore.checkpoint import storage
+from rlcore.checkpoint import container
 from rlcore.pbt import HyperparamConfig, PBTConfig
 from rlcore.pbt.population import Population
 from rlcore.ppo.algorithm import DistributionalPPO
@@ -50,7 +50,7 @@ def kill_at(write: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         replace(source, target)
 
-    storage.os.replace = counted  # type: ignore[attr-defined]
+    container.os.replace = counted  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import torch
 
 from rlcore.envs import ResumableEnv, SupportsState
 from rlcore.errors import SettingError, StateError
-from rlcore.state.generators import generator_state
+from rlcore.state.position import generator_state
 from tests.support.environments import (
     Custom,
     Halving,
@@ -162,7 +162,7 @@ BAD: list[tuple[list[str | int], Any, str]] = [
     (["layers", 4, "state", "_np_random", "state"], {}, "inc"),
     (["layers", 4, "state", "_np_random", "state", "inc"], 2**128, "inc"),
     (["layers", 4, "state", "_np_random", "uinteger"], "x", "'x'"),
-    (["layers", 4, "state", "_np_random"], generator_state(beyond_its_keys()), "a position in the key"),
+    (["layers", 4, "state", "_np_random"], generator_state(beyond_its_keys()), "'pos'"),
 ]
 
 

@@ -15,7 +15,7 @@ import torch
 from torch.nn.utils import parameters_to_vector
 
 from rlcore import DistributionalPPO
-from rlcore.optim.settings import Estimator, Normalization
+from rlcore.optim.gradient_variance import Estimator, Normalization
 from rlverify import experiment
 from verification.experiments.training import untrained, update
 from verification.probes.make import Make

@@ -13,7 +13,7 @@ from rlcore.types import StateDict
 from rlverify import fault
 
 
-@fault("int-01-unpickled-as-it-comes", target="rlcore.checkpoint.container:decode", pins="395a9357a39c8ead")
+@fault("int-01-unpickled-as-it-comes", target="rlcore.checkpoint.container:decode", pins="6f324aab5317f70c")
 def unpickled_as_it_comes(
     content: memoryview,
     map_location: str | torch.device = "cpu",
@@ -25,7 +25,7 @@ def unpickled_as_it_comes(
     return payload
 
 
-@fault("int-01-fix-weights-only", target="rlcore.checkpoint.container:decode", pins="395a9357a39c8ead")
+@fault("int-01-fix-weights-only", target="rlcore.checkpoint.container:decode", pins="6f324aab5317f70c")
 def weights_only(
     content: memoryview,
     map_location: str | torch.device = "cpu",  # noqa: ARG001
@@ -37,7 +37,7 @@ def weights_only(
     return payload
 
 
-@fault("int-01-device-of-the-file", target="rlcore.checkpoint.container:decode", pins="395a9357a39c8ead")
+@fault("int-01-device-of-the-file", target="rlcore.checkpoint.container:decode", pins="6f324aab5317f70c")
 def device_of_the_file(
     content: memoryview,
     map_location: str | torch.device = "cpu",  # noqa: ARG001
@@ -49,14 +49,14 @@ def device_of_the_file(
     return payload
 
 
-@fault("asr-03-numpy-numbers-saved", target="rlcore.checkpoint.container:write", pins="f39d2c6f35f32f6e")
+@fault("asr-03-numpy-numbers-saved", target="rlcore.checkpoint.container:write", pins="a19f4c73aea45935")
 def numpy_numbers_saved(payload: StateDict, file: BinaryIO) -> None:
     """Save values as they are given, so that a mean computed by NumPy stays a NumPy scalar."""
     torch.save({name: np.float64(each) if type(each) is float else each for name, each in payload.items()}, file)
     container.add_digest(file)
 
 
-@fault("asr-04-v1-not-recognised", target="rlcore.checkpoint.formats:is_v1", pins="6099ca7db6bc265b")
+@fault("asr-04-v1-not-recognised", target="rlcore.checkpoint.formats:is_v1", pins="b7f1776b8bacf586")
 def v1_not_recognised(payload: StateDict) -> bool:  # noqa: ARG001
     """Do not recognise a bare policy state dict."""
     return False

@@ -95,7 +95,7 @@ def files_never_removed(folder: Path, member: PopulationMember) -> None:
 
 
 @fault(
-    "fnd-13-file-written-in-place", target="rlcore.checkpoint.storage:_write_through_sibling", pins="b0068e967e87e238"
+    "fnd-13-file-written-in-place", target="rlcore.checkpoint.container:_write_through_sibling", pins="3b889adce7ecc5c4"
 )
 def file_written_in_place(target: Path, content: Any) -> None:
     """Overwrite the old file in place, so that a failed write leaves neither version."""

@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
-from rlcore.checkpoint import Checkpoint, storage
-from rlcore.checkpoint.refusal import PathOrFile
+from rlcore.checkpoint import Checkpoint
+from rlcore.checkpoint.container import PathOrFile
 from rlcore.pbt.selection import PopulationMember
 from rlcore.types import StateDict
 from rlverify import fault, healthy
 
 
 @fault(
-    "fix-02-file-without-statistics", target="rlcore.pbt.scheduler:save_checkpoint", pins="20a47679803e10f3", area="pbt"
+    "fix-02-file-without-statistics", target="rlcore.pbt.scheduler:save_checkpoint", pins="52a34f33d625d22d", area="pbt"
 )
 def file_without_statistics(path: PathOrFile, parameters: StateDict, *, step: int, performance: float) -> None:
     """Save a member's file without the scaler's statistics."""
@@ -23,7 +23,7 @@ def file_without_statistics(path: PathOrFile, parameters: StateDict, *, step: in
     healthy("fix-02-file-without-statistics")(path, kept, step=step, performance=performance)
 
 
-@fault("fix-03-older-files-refused", target="rlcore.checkpoint.formats:is_v1", pins="6099ca7db6bc265b", area="pbt")
+@fault("fix-03-older-files-refused", target="rlcore.checkpoint.formats:is_v1", pins="b7f1776b8bacf586", area="pbt")
 def older_files_refused(payload: StateDict) -> bool:  # noqa: ARG001
     """Refuse a bare policy state dict as an unknown format."""
     return False
@@ -32,7 +32,7 @@ def older_files_refused(payload: StateDict) -> bool:  # noqa: ARG001
 @fault(
     "fix-04-older-files-read-without-a-word",
     target="rlcore.pbt.files:load_checkpoint",
-    pins="7a49f0b3f92c76e4",
+    pins="81449c4ac75252b0",
     area="pbt",
 )
 def older_files_read_without_a_word(
@@ -40,13 +40,12 @@ def older_files_read_without_a_word(
     *,
     map_location: str | torch.device = "cpu",
     require_digest: bool = False,
-    max_bytes: int = storage.DEFAULT_MAX_BYTES,
 ) -> Checkpoint:
     """Read a file with only a policy without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         checkpoint: Checkpoint = healthy("fix-04-older-files-read-without-a-word")(
-            path, map_location=map_location, require_digest=require_digest, max_bytes=max_bytes
+            path, map_location=map_location, require_digest=require_digest
         )
     return checkpoint
 

@@ -264,7 +264,7 @@ def scaler_steps_before_the_optimizer(self: Any, loss: Tensor) -> float:
 @fault(
     "asr-13-averages-not-restored",
     target="rlcore.optim.scaler:VarianceGradientScaler.load_state_dict",
-    pins="a310fd619b62c53d",
+    pins="cf368be6e8865088",
 )
 def averages_not_restored(self: Any, state: StateDict) -> None:
     """Restore the step count of a state, but not its averages."""

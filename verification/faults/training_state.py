@@ -57,8 +57,8 @@ def errors_are_logged(model: Any, state: StateDict) -> None:
 
 @fault(
     "bug-10-state-not-in-the-archive",
-    target="rlcore.state.model_file:write_model_file",
-    pins="f8edb3c5e37e594d",
+    target="rlcore.checkpoint.formats:write_model_file",
+    pins="fc4eaa875a6a88d7",
 )
 def state_not_in_the_archive(
     path: Any, model: Any, algorithm: str, *, settings: StateDict, state: StateDict, **more: Any
@@ -106,7 +106,7 @@ def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa:
 @fault(
     "fnd-56-told-when-all-is-changed",
     target="rlcore.state.registry:TrainingState.restore",
-    pins="fa757f34ae95baaa",
+    pins="d4aa466e663ee091",
 )
 def told_when_all_is_changed(
     self: Any,
@@ -153,7 +153,7 @@ def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:
     """Keep the parts restored before one is refused."""
 
 
-@unclaimed("settings-of-the-source", target="rlcore.ppo.saving:under_settings", pins="90978d59d46ad157")
+@unclaimed("settings-of-the-source", target="rlcore.ppo.saving:under_settings", pins="e625e3c14818635c")
 def settings_of_the_source(
     model: DistributionalPPO,  # noqa: ARG001
     state: Mapping[str, Any],
@@ -164,7 +164,7 @@ def settings_of_the_source(
     return dict(state)
 
 
-@fault("fnd-41-third-format-accepted", target="rlcore.checkpoint.formats:from_payload", pins="f6259f4b5f94fca7")
+@fault("fnd-41-third-format-accepted", target="rlcore.checkpoint.formats:from_payload", pins="78a47deb05eaefd4")
 def third_format_accepted(payload: StateDict) -> Checkpoint:
     """Read the policy in a checkpoint of the proposed format."""
     if "model_state_dict" in payload:
@@ -180,7 +180,7 @@ def any_weight_is_taken(saved: Any, like: Any, where: str, rules: Any) -> Any:
 
 
 @fault(
-    "fnd-72-generator-of-torch-starts-over", target="rlcore.ppo.state_parts:apply_generators", pins="31afeb519381317a"
+    "fnd-72-generator-of-torch-starts-over", target="rlcore.ppo.state_parts:apply_generators", pins="6c2b98e3a36599c6"
 )
 def generator_of_torch_starts_over(state: StateDict) -> None:
     """Restore the generators of Python and NumPy, but not torch's."""

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from rlcore import VarianceGradientScaler
-from rlcore.optim.settings import Estimator
+from rlcore.optim.gradient_variance import Estimator
 
 PATTERN = [0.5, -0.5, 0.5, -0.5]
 

@@ -21,8 +21,7 @@ from typing import Any
 import pytest
 import torch
 
-from rlcore.checkpoint import load_container, save_container, write_atomic
-from rlcore.checkpoint.storage import read_content, sync_folder
+from rlcore.checkpoint import container, load_container, save_container, write_atomic
 from rlcore.errors import CheckpointError
 
 KILL_ROUNDS = 20
@@ -90,13 +89,6 @@ def test_the_system_calls_come_in_the_order_that_survives_a_power_cut(
     ]
 
 
-def test_the_new_content_replaces_the_old_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    for content in (b"a longer old content", b"new"):
-        write_atomic(tmp_path / "x", content)
-        assert (tmp_path / "x").read_bytes() == content
-    assert [path.name for path in tmp_path.iterdir()] == ["x"]
-
-
 def test_several_write_one_file_and_none_fails(tmp_path: Path) -> None:
     contents = [letter * 10_000 for letter in (b"a", b"b", b"c")]
 
@@ -143,18 +135,6 @@ def test_a_new_file_may_be_read_and_written_as_the_umask_says_and_not_run(
     assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == mode
 
 
-def test_a_folder_is_not_opened_on_windows_which_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    with monkeypatch.context() as windows:
-        windows.setattr(os, "open", refuse)
-        with pytest.raises(PermissionError):
-            sync_folder(tmp_path)
-        windows.setattr(os, "name", "nt")
-        sync_folder(tmp_path)
-
-
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_what_is_no_file_is_not_replaced_by_one(make: Callable[[Path], object], tmp_path: Path) -> None:
     make(tmp_path / "x")
@@ -199,13 +179,6 @@ def test_a_disk_that_fails_later_leaves_the_old_file_and_one_error(
         write_atomic(tmp_path / "x", b"new")
     assert (tmp_path / "x").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
-
-
-def test_a_folder_that_is_missing_is_one_error(tmp_path: Path) -> None:
-    path = tmp_path / "missing" / "x"
-    with pytest.raises(CheckpointError, match=r"No such file .*an older file there is unchanged") as caught:
-        write_atomic(path, b"new")
-    assert caught.value.path == str(path)
 
 
 def test_a_link_is_followed_on_writing_and_reading(tmp_path: Path) -> None:
@@ -260,65 +233,14 @@ def test_a_file_object_that_takes_only_a_part_is_an_error() -> None:
         save_container(RecordingFile(accepted=100), {"n": 1})
 
 
-def test_a_file_object_gets_nothing_of_a_payload_that_cannot_be_saved() -> None:
-    file = RecordingFile()
-    with pytest.raises(CheckpointError):
-        save_container(file, {"n": object()})  # type: ignore[dict-item]
-    assert file.lengths == []
-
-
-def test_a_file_object_that_is_closed_for_writing_is_one_error(tmp_path: Path) -> None:
-    (tmp_path / "x").touch()
-    with (tmp_path / "x").open("rb") as file, pytest.raises(CheckpointError, match=r"\(UnsupportedOperation\)"):
-        save_container(file, {"n": 1})
-
-
-class EndlessFile(io.BytesIO):
-    """Has as much as is asked for, and notes how much that was."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[int | None] = []
-
-    def read(self, size: int | None = -1) -> bytes:
-        self.asked.append(size)
-        return bytes(size or 100)
-
-
-def test_a_file_object_is_asked_for_no_more_than_shows_that_it_has_too_much() -> None:
-    file = EndlessFile()
-    with pytest.raises(CheckpointError, match="larger than 10 bytes"):
-        load_container(file, max_bytes=10)
-    assert file.asked == [11]
-
-
 def test_a_text_file_is_refused() -> None:
     with pytest.raises(CheckpointError, match=r"reading gave str, not bytes; .*binary mode"):
         load_container(io.StringIO("text"))  # type: ignore[arg-type]
 
 
-def test_a_text_file_that_cannot_even_be_decoded_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"\xff")
-    with (tmp_path / "x").open(encoding="utf-8") as file, pytest.raises(CheckpointError, match="UnicodeDecodeError"):
-        load_container(file)  # type: ignore[arg-type]
-
-
-def test_of_a_file_that_grows_only_what_was_there_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def growing(descriptor: int) -> os.stat_result:
-        status = fstat(descriptor)
-        with (tmp_path / "x").open("ab") as file:
-            file.write(b" and more")
-        return status
-
-    (tmp_path / "x").write_bytes(b"content")
-    fstat = os.fstat
-    monkeypatch.setattr(os, "fstat", growing)
-    assert read_content(tmp_path / "x", max_bytes=7) == b"content"
-
-
 def test_a_missing_file_a_folder_and_a_loop_of_links_are_refused(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    for name, said in [("missing", "No such file"), (".", "not a regular file"), ("loop", "cannot be read")]:
+    for name, said in [("missing", "No such file"), (".", "directory"), ("loop", "cannot be read")]:
         with pytest.raises(CheckpointError, match=said):
             load_container(tmp_path / name)
     with pytest.raises(CheckpointError, match="cannot be written"):
@@ -343,12 +265,16 @@ def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("as_file_object", [False, True])
-def test_a_file_is_not_read_beyond_the_limit(as_file_object: bool, tmp_path: Path) -> None:
+def test_a_file_is_not_read_beyond_the_limit(
+    as_file_object: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save_container(tmp_path / "x", {"n": 1})
     content = (tmp_path / "x").read_bytes()
-    source = io.BytesIO(content) if as_file_object else tmp_path / "x"
-    with pytest.raises(CheckpointError, match=rf"larger than {len(content) - 1} bytes, .*\(max_bytes\)$"):
-        load_container(source, max_bytes=len(content) - 1)
-    if isinstance(source, io.BytesIO):
-        source.seek(0)
-    assert load_container(source, max_bytes=len(content)) == {"n": 1}
+    for limit in (len(content) - 1, len(content)):
+        monkeypatch.setattr(container, "MAX_BYTES", limit)
+        source = io.BytesIO(content) if as_file_object else tmp_path / "x"
+        if limit == len(content):
+            assert load_container(source) == {"n": 1}
+        else:
+            with pytest.raises(CheckpointError, match=rf"larger than {limit} bytes"):
+                load_container(source)

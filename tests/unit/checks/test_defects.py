@@ -42,7 +42,9 @@ def rests_on(rule: str, other: str) -> bool:
 
 @pytest.mark.parametrize("rule", OURS)
 @pytest.mark.parametrize("name", DEFECTS)
-def test_only_the_matching_rule_fails(name: str, rule: str) -> None:
+def test_only_the_matching_rule_fails(name: str, rule: str, request: pytest.FixtureRequest) -> None:
+    if rule == "resume_is_exact":  # a load that changes the global generators is told from others in a process alone
+        request.getfixturevalue("processes")
     defect, found = DEFECTS[name], record(name, rule)
     finding = found.finding
     if rule == defect.rule:

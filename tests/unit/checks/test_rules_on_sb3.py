@@ -128,6 +128,7 @@ def test_a_rule_that_does_not_apply_says_why(factory: Callable[[], Any], name: s
     assert (record.status, record.finding.seen) == (Status.NOT_APPLICABLE, reason)
 
 
+@pytest.mark.usefixtures("processes")
 def test_environments_in_worker_processes_are_not_copied() -> None:
     def factory() -> PPO:
         return PPO("MlpPolicy", SubprocVecEnv([lambda: gym.make("CartPole-v1")], start_method="fork"), **ON)

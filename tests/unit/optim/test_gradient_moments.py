@@ -33,12 +33,11 @@ def gradients(
 
 def assert_right(moments: Moments, tensors: list[Tensor], factor: float = 1.0) -> None:
     expected = [tensor.double().numpy() for tensor in tensors]
-    assert {each.dtype for each in moments[:4] if each is not None} == {np.dtype(np.float64)}  # type: ignore[union-attr]
+    assert {each.dtype for each in moments} == {np.dtype(np.float64)}
     assert moments.size.tolist() == [each.size for each in expected]
     assert moments.mean == pytest.approx([each.mean() for each in expected], rel=1e-6, abs=1e-7 * factor)
     assert moments.variance == pytest.approx([each.var() for each in expected], rel=1e-6, abs=0.0)
     assert moments.mean_square == pytest.approx([np.square(each).mean() for each in expected], rel=1e-6)
-    assert moments.maximum == max(float(np.abs(each).max()) for each in expected)
 
 
 @WAYS
@@ -46,7 +45,7 @@ def assert_right(moments: Moments, tensors: list[Tensor], factor: float = 1.0) -
 @pytest.mark.parametrize("factor", [1e-3, 1.0, 1e3])
 def test_the_moments_are_those_of_float64(dtype: torch.dtype, factor: float, way: str) -> None:
     tensors = gradients(factor=factor, dtype=dtype, way=way)
-    assert_right(measure(tensors, maximum=True), tensors, factor)
+    assert_right(measure(tensors), tensors, factor)
 
 
 def test_gradients_of_several_kinds_are_measured_and_scaled_together() -> None:
@@ -54,7 +53,7 @@ def test_gradients_of_several_kinds_are_measured_and_scaled_together() -> None:
     tensors = [tensor.to(dtype) for tensor, dtype in zip(gradients(), dtypes, strict=True)]
     tensors[4] = tensors[4].T
     before = [each.clone() for each in tensors]
-    assert_right(measure(tensors, maximum=True), tensors)
+    assert_right(measure(tensors), tensors)
     scale(tensors, 2.0)
     assert all(torch.equal(scaled, 2.0 * old) for scaled, old in zip(tensors, before, strict=True))
 
@@ -75,11 +74,10 @@ def test_both_ways_have_the_moments_of_float64_next_to_any_mean(
         tensor[seed % size] = factor * outlier
     numbers = tensor.double().numpy()
     for way in ("compiled", "by torch"):
-        found = measure([in_way(tensor, way)], maximum=True)
+        found = measure([in_way(tensor, way)])
         assert found.mean == pytest.approx([numbers.mean()], rel=1e-7, abs=1e-6 * numbers.std())
         assert found.variance == pytest.approx([numbers.var()], rel=1e-5, abs=0.0)
         assert found.mean_square == pytest.approx([np.square(numbers).mean()], rel=1e-6, abs=0.0)
-        assert found.maximum == np.abs(numbers).max()
 
 
 @pytest.mark.parametrize("draw", [
@@ -89,34 +87,25 @@ def test_both_ways_have_the_moments_of_float64_next_to_any_mean(
 def test_the_variance_of_a_large_tensor_next_to_a_large_mean(draw: Any) -> None:
     tensor = draw(torch.Generator().manual_seed(0))
     expected = tensor.numpy().var(dtype=np.float64)
-    assert measure([tensor], maximum=False).variance == pytest.approx([expected], rel=1e-6)
+    assert measure([tensor]).variance == pytest.approx([expected], rel=1e-6)
 
 
 @pytest.mark.parametrize(("negative", "positive", "mean"), [(1, 1, 0.0), (1, 2, 1e150), (100, 50, -1e150)])
 def test_the_moments_of_the_largest_numbers_are_limited_and_finite(negative: int, positive: int, mean: float) -> None:
     gradient = torch.tensor([-1.7e308] * negative + [1.7e308] * positive, dtype=torch.float64)
-    moments = measure([gradient], maximum=True)
+    moments = measure([gradient])
     assert (moments.mean.tolist(), moments.variance.tolist()) == ([mean], [1e150])
     assert moments.mean_square.tolist() == [1e150]
 
 
 @WAYS
-@pytest.mark.parametrize("extreme", [-50.0, 40.0])
-def test_the_largest_magnitude_is_found_on_either_side_and_only_where_it_is_asked_for(extreme: float, way: str) -> None:
-    tensors = gradients(way=way)
-    tensors[3][17] = extreme
-    assert measure(tensors, maximum=True).maximum == abs(extreme)
-    assert measure(tensors, maximum=False).maximum is None
-
-
-@WAYS
 @pytest.mark.parametrize("bad", [[math.nan], [math.inf], [-math.inf], [math.inf, -math.inf], [math.inf] * 24])
 def test_a_gradient_that_is_no_number_has_no_moments_and_the_others_keep_theirs(bad: list[float], way: str) -> None:
-    clean, tensors = measure(gradients(way=way), maximum=True), gradients(way=way)
+    clean, tensors = measure(gradients(way=way)), gradients(way=way)
     spoilt = tensors[2].reshape(-1).clone()
     spoilt[-len(bad) :] = torch.tensor(bad)
     tensors[2].copy_(spoilt.view(3, 4, 2))
-    moments = measure(tensors, maximum=False)
+    moments = measure(tensors)
     kept = [0, 1, 3, 4]
     for found, expected in ((moments.mean, clean.mean), (moments.mean_square, clean.mean_square)):
         assert np.isnan(found).tolist() == [False, False, True, False, False]
@@ -139,6 +128,6 @@ def test_scaling_multiplies_every_element_in_place_and_autograd_hears_of_it(dtyp
 
 
 def test_no_gradients_have_no_moments() -> None:
-    moments = measure([], maximum=True)
-    assert (moments.maximum, moments.size.tolist(), moments.mean.tolist()) == (0.0, [], [])
+    moments = measure([])
+    assert (moments.size.tolist(), moments.mean.tolist()) == ([], [])
     scale([], 0.5)

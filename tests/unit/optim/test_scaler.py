@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError
-from rlcore.optim.gradient_variance import ESTIMATORS
+from rlcore.optim.gradient_variance import ESTIMATORS, ScalerSettings
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.optim.settings import ScalerSettings
 from rlcore.ppo.settings import PPOSettings
 from tests.reference import variance_reference as reference
 
@@ -75,14 +74,13 @@ def test_equals_the_float64_reference_over_random_histories(
 def test_global_averages_equal_the_reference() -> None:
     rng = np.random.default_rng(3)
     scaler = VarianceGradientScaler(parameters_of((4, 3), (5,), dtype=torch.float64), beta=0.8)
-    assert (scaler.grad_mean_ema, scaler.grad_var_ema, scaler.grad_norm_ema, scaler.grad_max_ema) == (None,) * 4
+    assert (scaler.grad_mean_ema, scaler.grad_var_ema, scaler.grad_norm_ema) == (None,) * 3
     first, second = random_history(rng, (4, 3), 25), random_history(rng, (5,), 25)
     for pair in zip(first, second, strict=True):
         observe(scaler, pair)
     elements = np.concatenate([first.reshape(25, -1).numpy(), second.numpy()], axis=1)
-    largest = np.abs(elements[[0, 10, 20]]).max(axis=1)
-    expected = [elements.mean(axis=1), elements.var(axis=1), np.linalg.norm(elements, axis=1), largest]
-    measured = [scaler.grad_mean_ema, scaler.grad_var_ema, scaler.grad_norm_ema, scaler.grad_max_ema]
+    expected = [elements.mean(axis=1), elements.var(axis=1), np.linalg.norm(elements, axis=1)]
+    measured = [scaler.grad_mean_ema, scaler.grad_var_ema, scaler.grad_norm_ema]
     assert measured == pytest.approx([float(reference.time_mean(series, 0.8)) for series in expected], rel=1e-12)
 
 
@@ -259,11 +257,11 @@ def test_a_tensor_without_gradient_is_not_observed(estimator: Any) -> None:
 
 def test_a_step_without_any_gradient_counts_and_changes_no_statistic() -> None:
     scaler = observed_scaler([torch.tensor([1.0]), torch.tensor([3.0])])
-    before = (scaler.get_normalized_variance(), scaler.grad_norm_ema, scaler.grad_max_ema)
+    before = (scaler.get_normalized_variance(), scaler.grad_norm_ema)
     scaler.parameters[0].grad = None
     assert scaler.scale_gradients() < 1.0
     scaler.step()
-    assert (scaler.get_normalized_variance(), scaler.grad_norm_ema, scaler.grad_max_ema) == before
+    assert (scaler.get_normalized_variance(), scaler.grad_norm_ema) == before
     assert scaler.step_count == 3
     observe(scaler, [torch.tensor([2.0])])
     expected = observed_scaler([torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([2.0])])
@@ -296,7 +294,7 @@ def test_very_large_gradients_stay_finite(estimator: Any, normalization: Any, dt
     scaler = VarianceGradientScaler(parameters_of((5,), dtype=dtype), warmup_steps=0, **settings)
     for sign in (1.0, -1.0, 1.0, 1.0, 1e-30, -1.0):
         observe(scaler, [torch.full((5,), sign * size, dtype=dtype)])
-        averages = [scaler.grad_mean_ema, scaler.grad_var_ema, scaler.grad_norm_ema, scaler.grad_max_ema]
+        averages = [scaler.grad_mean_ema, scaler.grad_var_ema, scaler.grad_norm_ema]
         assert all(value is not None and np.isfinite(value) for value in averages)
         assert 0.0 <= scaler.get_normalized_variance() <= 100.0
         assert 0.1 <= scaler.get_scaling_factor() <= 1.0

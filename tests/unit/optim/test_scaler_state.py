@@ -183,7 +183,7 @@ DAMAGES: list[tuple[str, str, Any, str]] = [
     ("", "step_count", 3, "exceeds step_count=3"),
     ("", "global_observations", 21, "exceeds step_count=20"),
     ("", "global_observations", 0, "0 where the averages are None"),
-    *(("", f"grad_{name}_ema", value, message) for name in ("mean", "var", "norm", "max") for value, message in (
+    *(("", f"grad_{name}_ema", value, message) for name in ("mean", "var", "norm") for value, message in (
         (None, "0 where the averages are None"), (True, "a finite number"), (float("nan"), "a finite number"),
         (torch.zeros(3), "a finite number"))),
     *(("", "shapes", value, r"\['shapes'\].* must be")
@@ -241,7 +241,7 @@ def test_what_is_no_state_is_refused(state: Any) -> None:
 def test_a_state_without_observations_that_has_an_average_is_refused() -> None:
     scaler = VarianceGradientScaler(parameters_of(*SHAPES))
     with pytest.raises(StateError, match="0 where the averages are None"):
-        scaler.load_state_dict({**scaler.state_dict(), "grad_max_ema": 0.5})
+        scaler.load_state_dict({**scaler.state_dict(), "grad_norm_ema": 0.5})
 
 
 @pytest.mark.parametrize(("estimator", "least", "most"), [("mean", 0, 10_000), ("element", 2 * 4e5, 2.1 * 4e5)])

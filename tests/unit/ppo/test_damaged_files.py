@@ -260,14 +260,6 @@ def deny(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         monkeypatch.setattr(os, name, denied)
 
 
-@pytest.mark.parametrize("use", [*READS, *WRITES])
-@pytest.mark.parametrize("place", [5, ""])
-def test_what_is_no_place_is_refused_by_its_value(place: Any, use: str) -> None:
-    with pytest.raises(SettingError, match=f"path={place!r} ") as caught:
-        {**READS, **WRITES}[use](place)
-    assert caught.value.setting == "path"
-
-
 @pytest.mark.parametrize("use", READS)
 def test_a_closed_file_is_no_file(use: str) -> None:
     file = io.BytesIO()

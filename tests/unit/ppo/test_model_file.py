@@ -142,13 +142,6 @@ def test_another_optimizer_on_loading_brings_its_rate_unless_one_was_chosen(
     assert {group["lr"] for group in loaded.policy.optimizer.param_groups} == {rate}
 
 
-@pytest.mark.parametrize("name", ["lerning_rate", "policy_kwargs.net_arc", "observation_spaces"])
-def test_a_custom_object_that_stands_for_nothing_in_the_file_is_refused(name: str, saved: Path) -> None:
-    with pytest.raises(UnknownSettingError, match=f"custom_objects knows no setting '{name}'.*did you mean"):
-        DistributionalPPO.load(saved, device="cpu", custom_objects={"gamma": 0.5, name: 1.0})
-    assert DistributionalPPO.load(saved, device="cpu", custom_objects={"gamma": 0.5}).gamma == 0.5
-
-
 def test_a_model_trained_behind_a_normaliser_is_not_let_loose_on_raw_observations(tmp_path: Path) -> None:
     model = make_model(make_envs(normalize=True))
     model.learn(48)

@@ -113,7 +113,7 @@ class Hooked(DistributionalPPO):
 def test_an_own_setting_that_no_file_holds_can_be_replaced_as_it_is_loaded(tmp_path: Path) -> None:
     Hooked("MlpLstmPolicy", make_envs(), hook=lambda x: x, **SMALL).save(tmp_path / "model.zip")
     assert Hooked.load(tmp_path / "model.zip", custom_objects={"hook": abs}, device="cpu").hook is abs
-    with pytest.raises(CheckpointError, match="'hook' was 'the function"):
+    with pytest.raises(CheckpointError, match="'hook' was"):
         Hooked.load(tmp_path / "model.zip", device="cpu")
 
 

@@ -63,7 +63,7 @@ def test_scaler_statistics_survive_every_path(path: str, tmp_path: Path) -> None
     assert before is not None
     assert after is not None
     assert before.step_count == after.step_count == 8
-    for name in ("grad_mean_ema", "grad_var_ema", "grad_norm_ema", "grad_max_ema"):
+    for name in ("grad_mean_ema", "grad_var_ema", "grad_norm_ema"):
         assert getattr(before, name) is not None
         assert getattr(after, name) == getattr(before, name)
     assert after.get_normalized_variance() == before.get_normalized_variance() > 0
@@ -290,7 +290,7 @@ def test_parameters_can_leave_the_optimizer_out() -> None:
     target.set_parameters(parameters, exact_match=False)
     taken = target.get_parameters()
     assert differing(taken["policy"], parameters["policy"]) == differing(taken["policy.optimizer"], own) == []
-    with pytest.raises(StateError, match=r"policy\.optimizer missing"):
+    with pytest.raises(StateError, match=r"missing are .*policy\.optimizer"):
         target.set_parameters(parameters)
 
 
@@ -304,7 +304,7 @@ def plain(**settings: Any) -> DistributionalPPO:
 def test_moments_of_another_optimizer_are_refused(given: str, own: str) -> None:
     model, other = plain(optimizer_class=given), plain(optimizer_class=own)
     before = other.get_parameters()
-    with pytest.raises(StateError, match=r"is not the state of a .* use the same optimizer_class"):
+    with pytest.raises(StateError, match="does not fit"):
         other.set_parameters(model.get_parameters())
     assert differing(before, other.get_parameters()) == []
 

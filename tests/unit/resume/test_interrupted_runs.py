@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rlcore.resume import load_exact, save_exact
-from rlcore.resume.settings import ALGORITHMS
+from rlcore.resume.file import ALGORITHMS
 from tests.support.exact_runs import (
     CASES,
     VARIANTS,

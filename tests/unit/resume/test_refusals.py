@@ -27,14 +27,11 @@ from rlcore.checkpoint import load_container, save_container
 from rlcore.errors import (
     CallOrderError,
     CheckpointError,
-    ResumeWarning,
-    SettingError,
-    UnknownSettingError,
 )
-from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact, save_exact, settings
-from rlcore.state.generators import capture_generators
+from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact, save_exact
+from rlcore.state.position import capture_generators
 from tests.support.environments import bits_of_state, make_vec
-from tests.support.exact_runs import CASES, StopAt, differences, finished
+from tests.support.exact_runs import StopAt, differences, finished
 from tests.support.training import make_model
 
 
@@ -93,18 +90,6 @@ class Compiled(torch.nn.Module):
         self.inner = policy
 
 
-def with_attribute() -> Any:
-    model = ppo()
-    model.curriculum = 3  # type: ignore[attr-defined]
-    return model
-
-
-def with_schedule() -> Any:
-    model = ppo()
-    model.lr_schedule = lambda _: 1e-5
-    return model
-
-
 def with_optimizer() -> Any:
     model = ppo()
     model.policy.optimizer = torch.optim.SGD(model.policy.parameters(), lr=0.1)
@@ -122,14 +107,12 @@ def her() -> Any:
 
 
 UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
-    "a subclass": (lambda: OwnPPO("MlpPolicy", make_vec(), **net()), "OwnPPO is a subclass"),
+    "a subclass": (lambda: OwnPPO("MlpPolicy", make_vec(), **net()), "OwnPPO may keep more"),
     "DistributionalPPO": (lambda: make_model(make_vec_env("CartPole-v1")), "ResumableEnv is not its outermost wrapper"),
-    "an attribute": (with_attribute, "the attribute 'curriculum' is not one of PPO"),
-    "a schedule": (with_schedule, "lr_schedule was replaced"),
-    "an optimizer": (with_optimizer, "policy.optimizer is a SGD, and the policy was built with Adam"),
+    "an optimizer": (with_optimizer, "policy.optimizer is a SGD, and .* is Adam"),
     "a compiled policy": (with_policy, "the policy is a Compiled"),
-    "a replay buffer": (lambda: sac(replay_buffer_class=OwnBuffer), "the replay buffer OwnBuffer may keep more"),
-    "HER": (her, "HerReplayBuffer computes rewards"),
+    "a replay buffer": (lambda: sac(replay_buffer_class=OwnBuffer), "the buffer OwnBuffer may keep more"),
+    "HER": (her, "HerReplayBuffer may keep more"),
     "action noise": (lambda: sac(action_noise=Silence()), "the action noise Silence cannot give its state"),
     "an environment": (lambda: ppo(make_vec_env("CartPole-v1")), "ResumableEnv is not its outermost wrapper; give"),
     "a wrapper": (lambda: ppo(VecFrameStack(make_vec(), 2)), "VecFrameStack cannot give its state"),
@@ -159,17 +142,6 @@ def test_what_cannot_be_saved_is_named_and_nothing_is_written(
     assert not path.parent.exists()
 
 
-def test_a_replay_buffer_that_is_too_large_for_a_file_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = sac()
-    model.learn(20)
-    monkeypatch.setattr(settings, "DEFAULT_MAX_BYTES", 100)
-
-    with pytest.raises(CheckpointError, match=r"holds \d+ bytes of transitions, and a file at most 100; .*buffer_size"):
-        save_exact(model, tmp_path / "file.zip")
-
-
 class SaveInTheMiddle(BaseCallback):
     def __init__(self, path: Path, moment: str) -> None:
         super().__init__()
@@ -194,18 +166,6 @@ def test_a_rollout_is_not_saved_in_its_middle(make: Callable[[], Any], moment: s
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_older_file_stays_if_the_new_one_is_refused(tmp_path: Path) -> None:
-    model = ppo()
-    save_exact(model, tmp_path / "file")
-    before = (tmp_path / "file.zip").read_bytes()
-    model.curriculum = 3  # type: ignore[attr-defined]
-
-    with pytest.raises(CheckpointError, match="curriculum"):
-        save_exact(model, tmp_path / "file.zip")
-
-    assert (tmp_path / "file.zip").read_bytes() == before
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = ppo()
@@ -220,12 +180,11 @@ def workers() -> VecEnv:
 
 
 UNFIT: dict[str, tuple[Callable[[], Any], str]] = {
-    "other spaces": (lambda: make_vec("Pendulum-v1"), "the environment is of another kind.*spaces do not match"),
-    "another number": (lambda: make_vec(n_envs=3), "the run had 2 environments, and this .* has 3.*n_envs=2"),
+    "other spaces": (lambda: make_vec("Pendulum-v1"), "spaces do not match"),
+    "another number": (lambda: make_vec(n_envs=3), "the run had 2 environments, and this one has 3"),
     "another environment": (lambda: make_vec(env_kwargs={"sutton_barto_reward": True}), "sutton_barto_reward"),
     "workers": (workers, "vec_env.* must be the model's, 'SubprocVecEnv', and is 'DummyVecEnv'"),
     "no state": (lambda: make_vec_env("CartPole-v1", 2), "ResumableEnv is not its outermost wrapper"),
-    "normalised": (lambda: VecNormalize(make_vec()), "normalizer_settings.* must be a list of 1 entries"),
 }
 
 
@@ -244,18 +203,6 @@ def test_another_environment_is_refused_and_changes_no_generator(
     assert (bits_of_state(capture_generators()), random.getstate()) == (before, drawn)
 
 
-def test_another_setting_of_vec_normalize_is_refused_and_its_statistics_stay(tmp_path: Path) -> None:
-    model = ppo(VecNormalize(make_vec(), clip_obs=5.0))
-    model.learn(16)
-    save_exact(model, tmp_path / "file.zip")
-    env = VecNormalize(make_vec(), clip_obs=4.0)
-
-    with pytest.raises(CheckpointError, match=r"clip_obs.* must be the model's, 4\.0, and is 5\.0"):
-        load_exact(tmp_path / "file.zip", env)
-
-    assert env.ret_rms.count < 1
-
-
 def test_statistics_stay_if_the_environments_refuse_theirs(tmp_path: Path) -> None:
     model = ppo(VecNormalize(make_vec()))
     model.learn(16)
@@ -269,7 +216,7 @@ def test_statistics_stay_if_the_environments_refuse_theirs(tmp_path: Path) -> No
 
 
 def test_another_algorithm_is_refused(saved: Path) -> None:
-    with pytest.raises(CheckpointError, match="is of PPO, and algorithm=A2C is asked for; give algorithm=PPO"):
+    with pytest.raises(CheckpointError, match=r"is of 'PPO', and algorithm=.*A2C"):
         load_exact(saved, make_vec(), algorithm=A2C)
     assert type(load_exact(saved, make_vec(), algorithm=PPO)) is PPO
 
@@ -300,7 +247,7 @@ def test_another_format_is_refused(saved: Path, tmp_path: Path) -> None:
 
     with pytest.raises(CheckpointError, match="'exact_v0', known are model_v1 and exact_v1"):
         load_exact(tmp_path / "older.zip", make_vec())
-    with pytest.raises(CheckpointError, match=r"'v2_full_parameters'.*rlcore\.load_checkpoint"):
+    with pytest.raises(CheckpointError, match=r"'v2_full_parameters'.*set_parameters"):
         load_exact(tmp_path / "other.zip", make_vec())
     with pytest.raises(CheckpointError, match="load_exact"):
         DistributionalPPO.load(saved)
@@ -309,12 +256,12 @@ def test_another_format_is_refused(saved: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("algorithm", "DDPG", "unknown algorithm 'DDPG'"),
-        ("n_envs", 0, "unusable fields .*n_envs"),
+        ("algorithm", "DDPG", "is of 'DDPG'"),
+        ("n_envs", 0, "n_envs is 0"),
         ("seed", "seven", "seed.* must be an integer"),
-        ("settings", {"policy": "MlpPolicy"}, "has other settings than PPO of the installed version"),
+        ("settings", {"policy": "MlpPolicy"}, "has other settings than the installed PPO"),
         ("state", {}, "missing keys"),
-        ("device", "abacus", "which is not there; device='cpu' continues, but not exactly"),
+        ("device", "abacus", "abacus"),
         ("observation_space", 3, "is not a space"),
     ],
 )
@@ -322,14 +269,6 @@ def test_a_field_of_another_kind_is_refused(field: str, value: Any, message: str
     save_container(tmp_path / "changed.zip", {**load_container(saved), field: value})
 
     with pytest.raises(CheckpointError, match=message):
-        load_exact(tmp_path / "changed.zip", make_vec())
-
-
-def test_other_versions_of_the_libraries_bring_a_warning(saved: Path, tmp_path: Path) -> None:
-    content: Any = load_container(saved)
-    save_container(tmp_path / "changed.zip", {**content, "libraries": {**content["libraries"], "torch": "1.0"}})
-
-    with pytest.warns(ResumeWarning, match=r"saved under torch '1\.0' \(here .*\), so the bits may differ"):
         load_exact(tmp_path / "changed.zip", make_vec())
 
 
@@ -355,8 +294,6 @@ def test_what_no_file_holds_is_given_at_load(tmp_path: Path) -> None:
         load_exact(path, make_vec())
     with pytest.raises(CheckpointError, match="features_extractor_class"):
         load_exact(path, make_vec(), custom_objects={"learning_rate": falling})
-    with pytest.raises(UnknownSettingError, match="lerning_rate"):
-        load_exact(path, make_vec(), custom_objects={**objects, "lerning_rate": falling})
     loaded = load_exact(path, make_vec(), custom_objects=objects)
 
     assert differences(finished(continue_learning(loaded)), expected) == []
@@ -385,17 +322,10 @@ def test_a_model_that_has_not_begun_is_saved_too_and_learns_alike(tmp_path: Path
     save_exact(model, tmp_path / "file.zip")
     loaded = load_exact(tmp_path / "file.zip", make_vec(seed=None))
 
-    with pytest.raises(CallOrderError, match="training has not begun"):
-        continue_learning(loaded)
     found = finished(loaded.learn(32))
 
     restored = load_exact(tmp_path / "file.zip", make_vec(seed=None))
     assert differences(finished(restored.learn(32)), found) == []
-
-
-def test_continuing_counts_on(saved: Path) -> None:
-    with pytest.raises(SettingError, match=r"reset_num_timesteps=True is given.*leave it out"):
-        continue_learning(load_exact(saved, make_vec()), reset_num_timesteps=True)
 
 
 def test_a_run_that_has_reached_its_total_is_left_as_it_is_and_can_be_extended(saved: Path) -> None:
@@ -416,12 +346,6 @@ def test_an_environment_that_is_no_vec_env_is_wrapped_as_by_the_constructor(tmp_
     expected = finished(model)
 
     assert differences(finished(load_exact(tmp_path / "file.zip", build())), expected) == []
-
-
-def test_loading_leaves_the_settings_of_the_case_as_they_were() -> None:
-    """The policy's keyword arguments get ``use_sde`` and an optimizer; a shared dict would carry them along."""
-    CASES["QRDQN"].model()
-    assert "optimizer_class" not in CASES["QRDQN"].settings["policy_kwargs"]
 
 
 class Growing(ActionNoise):

@@ -129,8 +129,6 @@ def test_signals_that_are_ignored_or_not_wanted_stay_as_they_are(tmp_path: Path)
         assert model.num_timesteps == 64
     finally:
         signal.signal(signal.SIGINT, former)
-    with pytest.raises(KeyboardInterrupt):
-        ppo().learn(64, callback=[SaveExactly(tmp_path / "b", every=NEVER, on_signals=False), Call(10, interrupt)])
 
 
 def test_it_saves_in_another_thread_where_no_handler_can_be_installed(tmp_path: Path) -> None:
@@ -190,31 +188,6 @@ def test_files_of_another_run_are_not_mixed_up(tmp_path: Path) -> None:
     assert saved_steps(tmp_path, "second") == [16, 32]
 
 
-def test_what_cannot_be_saved_is_reported_before_training(tmp_path: Path) -> None:
-    model = ppo()
-    model.curriculum = 3  # type: ignore[attr-defined]
-
-    with pytest.raises(CheckpointError, match="curriculum"):
-        model.learn(32, callback=SaveExactly(tmp_path, every=16))
-
-    assert model.num_timesteps == 0
-
-
 def test_it_is_no_child_of_another_callback(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"given to EveryNTimesteps, which does not report the start of a rollout"):
+    with pytest.raises(SettingError, match="EveryNTimesteps does not report rollouts"):
         ppo().learn(32, callback=EveryNTimesteps(8, SaveExactly(tmp_path, every=16)))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"every": 0}, "every=0 is no integer of at least 1"),
-        ({"every": 1.5}, r"every=1\.5 is no integer"),
-        ({"every": 5, "keep": 0}, "keep=0 is no integer of at least 1"),
-        ({"every": 5, "name": "a/b"}, "name='a/b' is no name of a file"),
-        ({"every": 5, "name": ""}, "name='' is no name of a file"),
-    ],
-)
-def test_settings_that_cannot_be_used_are_refused(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=message):
-        SaveExactly(tmp_path, **settings)
