@@ -24,7 +24,7 @@ from rlverify.evidence.files import write_files
 from rlverify.project.catalogue_entries import IDENTIFIER, UNWRITTEN_STATEMENT, UNWRITTEN_TITLE
 from rlverify.project.fingerprint import is_within, member_digest, source_digest
 from rlverify.project.planting import healthy_member
-from rlverify.project.settings import FILE, has_settings
+from rlverify.project.settings import FILE, settings_in
 from rlverify.records.errors import FaultError, SettingsError, StaleFaultError, UsageError
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -165,7 +165,7 @@ def init(
     if importlib.util.find_spec(content) is not None and not (root / content).exists():
         raise UsageError(f"{content!r} is a package or module that is installed; choose another --content")
     pyproject = root / FILE
-    if pyproject.is_file() and has_settings(pyproject):
+    if pyproject.is_file() and settings_in(pyproject) is not None:
         raise SettingsError(pyproject, "", "has settings already; nothing was changed")
     before = pyproject.read_text(encoding="utf-8").rstrip() + "\n\n" if pyproject.is_file() else ""
     setup = [name for name in ("setup.py", "setup.cfg") if (root / name).is_file()]

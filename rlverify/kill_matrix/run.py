@@ -76,7 +76,9 @@ def measure(
     :raises MatrixError: if there are no tests, or no pytest that could run them
     """
     columns: dict[str, list[str]] = {}
-    for test in sorted({test for each in (*plans, *suites) for test in each.tests}):
+    for test in sorted(
+        {test for tests in [each.tests for each in plans] + [each.tests for each in suites] for test in tests}
+    ):
         columns.setdefault(test.partition("::")[0], []).append(test)
     if not any((matrix_plan.root / file).is_file() for file in columns):
         raise MatrixError(matrix_plan.root, 'no claim names a test that is there; add killed_by = ["tests/..."] to one')

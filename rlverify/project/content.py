@@ -157,9 +157,8 @@ class Project:
             own = tuple(self.code_places.values())
             file, line = next((each for each in places if any(map(each[0].is_relative_to, own))), places[0])
             shown = f"{(file.relative_to(self.root) if file.is_relative_to(self.root) else file).as_posix()}:{line}"
-            if self._is_code_under_test(file) or (
-                isinstance(error, ImportError) and self.is_under_test(error.name or "")
-            ):
+            names_what_is_gone = isinstance(error, ImportError) and self.is_under_test(error.name or "")
+            if self._is_code_under_test(file) or names_what_is_gone:
                 raise BrokenCodeError(shown, error) from error
             if isinstance(error, SystemExit):
                 raise HarnessError(f"{shown}: an import ends the process with exit code {error.code}") from error

@@ -15,7 +15,7 @@ from rlverify import fault, healthy
 
 
 @fault(
-    "fix-02-file-without-statistics", target="rlcore.pbt.scheduler:save_checkpoint", pins="52a34f33d625d22d", area="pbt"
+    "fix-02-file-without-statistics", target="rlcore.pbt.scheduler:save_checkpoint", pins="94de031b1a7a5f7d", area="pbt"
 )
 def file_without_statistics(path: PathOrFile, parameters: StateDict, *, step: int, performance: float) -> None:
     """Save a member's file without the scaler's statistics."""
