@@ -76,9 +76,8 @@ def measure(
     :raises MatrixError: if there are no tests, or no pytest that could run them
     """
     columns: dict[str, list[str]] = {}
-    for test in sorted(
-        {test for tests in [each.tests for each in plans] + [each.tests for each in suites] for test in tests}
-    ):
+    asked = [each.tests for each in plans] + [each.tests for each in suites]
+    for test in sorted({test for tests in asked for test in tests}):
         columns.setdefault(test.partition("::")[0], []).append(test)
     if not any((matrix_plan.root / file).is_file() for file in columns):
         raise MatrixError(matrix_plan.root, 'no claim names a test that is there; add killed_by = ["tests/..."] to one')
