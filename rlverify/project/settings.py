@@ -168,9 +168,10 @@ def suites_alone(start: Path) -> tuple[Path, tuple[str, ...]] | None:
     content = settings_in(root / FILE)
     if content is None or set(content) != {"suites"}:
         return None
-    if not isinstance(content["suites"], list):
+    found = content["suites"]
+    if not isinstance(found, list) or not found or not all(isinstance(each, str) and each for each in found):
         raise SettingsError(root / FILE, "suites", 'must be a list of texts, as in ["module:suite"]')
-    return root, tuple(map(str, content["suites"]))
+    return root, tuple(found)
 
 
 def settings_in(path: Path) -> Mapping[str, Any] | None:
