@@ -150,13 +150,11 @@ def _sentence(row: FaultResult) -> str:
 
 
 def _misfits(matrix: Matrix, matrix_plan: MatrixPlan) -> Iterator[str]:
-    """Why the matrix is not of the faults and tests of today."""
+    """What of the matrix is not of the faults and tests of today."""
     was, now = (
         {f"{plan.fault} ({plan.kind})": (plan.claims, plan.checks) for plan in plans}
         for plans in ([row.plan for row in matrix.rows], matrix_plan.plans)
     )
-    yield from (f"{name} is new" for name in now if name not in was)
-    yield from (f"{name} is gone" for name in was if name not in now)
-    yield from (f"{name} has changed" for name in now if name in was and was[name] != now[name])
+    yield from (name for name in {**now, **was} if was.get(name) != now.get(name))
     if matrix.suites != matrix_plan.suites:
-        yield "the tests that the documents name have changed"
+        yield "the tests that the documents name"

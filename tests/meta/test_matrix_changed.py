@@ -199,7 +199,7 @@ def test_the_gate_names_the_rows_that_were_measured_for_other_tests(tmp_path: Pa
         else row
         for row in matrix.rows
     )
-    said = "measured of other faults or tests: add-twice (defect) has changed; run `rlverify matrix --update`"
+    said = "measured of other faults or tests: add-twice (defect); run `rlverify matrix --update`"
     assert gate_problems(matrix_plan, replace(matrix, rows=rows)) == {"matrix.json": said}
 
 
