@@ -48,7 +48,7 @@ from rlverify.cli.outputs import (
     SummaryFile,
     check_outputs,
     places,
-    write_outputs,
+    write_texts,
 )
 from rlverify.cli.repin_command import repin
 from rlverify.cli.report_command import report
@@ -59,15 +59,15 @@ from rlverify.evidence.files import alone_in
 from rlverify.gating.audit import Audit, Level, audit
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.git_base import Base, UnknownChangesError, find_base, known_base
-from rlverify.kill_matrix.committed import committed_problems, few, undetected, unwritten
+from rlverify.kill_matrix.committed import committed_problems, undetected, unwritten
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import run_changed
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths, suites_alone
 from rlverify.records.attempts import Crash, attempt
 from rlverify.records.errors import BrokenCodeError, HarnessError
-from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED, Problem, outcome_of
-from rlverify.reporting.json_report import as_object
+from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED, Problem, few, outcome_of
+from rlverify.reporting.formats import RUN_FORMATS, as_object
 from rlverify.reporting.outcome import Case, Outcome, lines_of
 from rlverify.running.executors import Executor, in_threads
 
@@ -153,7 +153,7 @@ def audit_command(
     if missing := [str(each) for each in _incomplete(MatrixPlan(project)) if chosen is None or each.subject in chosen]:
         result = replace(result, notes=(*result.notes, f"note: the gate will fail: {few(missing)}"))
     outcome = outcome_of_audit(project, result)
-    write_outputs(files, outcome)
+    write_texts(files, {name: RUN_FORMATS[name](outcome) for name in files})
     if as_json:
         content = {"claims": [as_object(record) for record in result.records], "notes": list(outcome.notes)}
         show({**content, **outcome_of(outcome.problems)})
@@ -234,7 +234,7 @@ def _repeated(result: Audit) -> str:
 
 def _answer(outcome: Outcome, files: Mapping[str, Path]) -> NoReturn:
     """Write the files, print what happened unless JSON is printed, and end with the exit code."""
-    write_outputs(files, outcome)
+    write_texts(files, {name: RUN_FORMATS[name](outcome) for name in files})
     if STDOUT not in files.values():
         show(*map(Text, lines_of(outcome, places(files))))
     raise typer.Exit(outcome.exit_code)
@@ -273,9 +273,8 @@ def _with_suites(project: Project, result: Audit) -> tuple[Audit, tuple[Case, ..
     """The result with what is not as expected in the project's suites, and the records of their checks."""
     from rlverify.cli.checking import run_suites
 
-    ran = run_suites(project.settings.suites, project.root)
-    problems, notes = (*result.problems, *ran.problems), (*result.notes, *ran.notes)
-    return replace(result, problems=problems, notes=notes), ran.checks
+    checks, problems, note = run_suites(project.settings.suites, project.root)
+    return replace(result, problems=(*result.problems, *problems), notes=(*result.notes, note)), checks
 
 
 def _incomplete(matrix_plan: MatrixPlan) -> list[Problem]:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -22,7 +18,7 @@ from rlverify.checks.engine.rule import RULES
 from rlverify.checks.engine.session import TierName
 from rlverify.checks.pytest_door import details
 from rlverify.checks.targets import Target, import_targets
-from rlverify.cli.console import SECONDS_BETWEEN_LINES, mention
+from rlverify.cli.console import mention, progress_bars
 from rlverify.cli.tables import plain_table
 from rlverify.records import process
 from rlverify.records.problems import CLAIM_FELL, HARNESS_FAILED, Problem
@@ -121,11 +117,14 @@ def _lost(target: Target, chosen: Collection[str], ended: Ended[tuple[CheckRecor
 
 
 def _checked_here(targets: Sequence[Target], chosen: Sequence[Collection[str]]) -> CheckRun:
-    with process.raised(), own_temporary_folder(), progress(sum(map(len, chosen))) as on_check:
-        checked = [
-            CheckedSubject(each, _records(each, own, on_check)) for each, own in zip(targets, chosen, strict=True)
-        ]
-        return CheckRun(tuple(checked))
+    with process.raised(), own_temporary_folder(), progress_bars(refreshed=False) as bars:
+        done, total = count(), sum(map(len, chosen))
+
+        def on_check(subject: str, check: str) -> None:
+            bars.checks(next(done), total, f"{subject}: {check}")
+
+        pairs = zip(targets, chosen, strict=True)
+        return CheckRun(tuple(CheckedSubject(each, _records(each, own, on_check)) for each, own in pairs))
 
 
 def _records(target: Target, chosen: Collection[str], on_check: OnCheck) -> tuple[CheckRecord, ...]:
@@ -139,41 +138,6 @@ def _records(target: Target, chosen: Collection[str], on_check: OnCheck) -> tupl
 
 def _command(target: Target, check: str) -> str:
     return f"rlverify check {shlex.quote(target.text)} --check {check}"
-
-
-@contextmanager
-def progress(total: int, clock: Callable[[], float] = time.monotonic) -> Iterator[OnCheck]:
-    """Shows on stderr which check runs: as a bar, or as a line every ten seconds where there is no terminal.
-
-    Nothing is drawn from a thread, because checks fork: a child could inherit a lock that the thread holds.
-
-    :param total: how many checks there are
-    :param clock: seconds from any start
-    """
-    console = Console(stderr=True)
-    columns = (TextColumn("checking {task.description}"), BarColumn(), MofNCompleteColumn())
-    bar = Progress(
-        *columns,
-        console=console,
-        transient=True,
-        auto_refresh=False,
-        redirect_stdout=False,
-        redirect_stderr=False,
-        disable=not console.is_terminal,
-    )
-    task = bar.add_task("", total=total)
-    last, done = clock(), count()
-
-    def on_check(subject: str, check: str) -> None:
-        nonlocal last
-        number, name = next(done), f"{subject}: {check}"
-        bar.update(task, completed=number, description=name, refresh=True)
-        if bar.disable and clock() - last >= SECONDS_BETWEEN_LINES:
-            last = clock()
-            mention(f"checking {name} ({number} of {total} done)")
-
-    with bar:
-        yield on_check
 
 
 STYLES_OF_STATUS: Final = {Status.PASS: "green", Status.FAIL: "red", Status.ERROR: "red", Status.INCONCLUSIVE: "yellow"}
@@ -222,21 +186,8 @@ def _short(record: CheckRecord) -> str:
     return outcome_words(record)
 
 
-@dataclass(frozen=True)
-class SuitesResult:
-    """A run of the suites of a project.
-
-    :param problems: what is not as expected
-    :param notes: what was run
-    """
-
-    checks: tuple[Case, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def run_suites(names: Sequence[str], folder: Path) -> SuitesResult:
-    """Run the suites of a project.
+def run_suites(names: Sequence[str], folder: Path) -> tuple[tuple[Case, ...], tuple[Problem, ...], str]:
+    """Run the suites of a project; return their checks, what is not as expected, and what was run.
 
     :param names: as ``package.module:suite``
     :param folder: that modules and files are looked for in
@@ -246,7 +197,7 @@ def run_suites(names: Sequence[str], folder: Path) -> SuitesResult:
     rules = chosen_rules((), (), [each.subject for each in targets])
     run = run_checks(targets, rules, InlineExecutor(), TargetSettings(folder))
     found = [_problem(each.target, record) for each in run.subjects for record in each.records if record.is_unexpected]
-    return SuitesResult(tuple(map(case_of, run.records)), tuple(found), (f"suites: {summary_of_checks(run)}",))
+    return tuple(map(case_of, run.records)), tuple(found), f"suites: {summary_of_checks(run)}"
 
 
 def _problem(target: Target, record: CheckRecord) -> Problem:

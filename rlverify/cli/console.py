@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from rlverify.evidence.files import canonical_json
-from rlverify.reporting.json_report import SCHEMA_VERSION
+from rlverify.records.problems import SCHEMA_VERSION
 
 PLAIN_WIDTH = 100
 """Of tables where there is no terminal and no variable COLUMNS."""
@@ -113,6 +113,11 @@ class Bars:
         self._show("repeating", done, total)
         self._write_line(f"repeating: {done} of {total} runs of figures")
 
+    def checks(self, done: int, total: int, name: str) -> None:
+        """Checks that have ended, out of all, and which one starts."""
+        self._progress.update(self._probes, completed=done, total=total, description=f"checking {name}", refresh=True)
+        self._write_line(f"checking {name} ({done} of {total} done)")
+
     def _show(self, what: str, done: int, total: int) -> None:
         """Update the first bar; its time starts afresh with something else."""
         if what != self._shown:
@@ -137,8 +142,11 @@ class Bars:
 
 
 @contextmanager
-def progress_bars() -> Iterator[Bars]:
-    """Bars on stderr while the block runs."""
+def progress_bars(*, refreshed: bool = True) -> Iterator[Bars]:
+    """Show bars on stderr while the block runs.
+
+    :param refreshed: whether a thread draws them; not where the block forks, as a child could inherit its lock
+    """
     console = Console(stderr=True, color_system=_colours())
     columns = (
         TextColumn("{task.description}"),
@@ -147,6 +155,14 @@ def progress_bars() -> Iterator[Bars]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
     )
-    bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    bars = Progress(
+        *columns,
+        console=console,
+        transient=True,
+        auto_refresh=refreshed,
+        redirect_stdout=refreshed,
+        redirect_stderr=refreshed,
+        disable=not console.is_terminal,
+    )
     with bars as progress:
         yield Bars(progress)

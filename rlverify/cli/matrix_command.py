@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from rlverify.cli.console import complain, progress_bars, show
 from rlverify.cli.options import AsJson, Jobs, RayAddress, Reports, Where, executor_of, project_of, report_paths
+from rlverify.cli.tables import plain_table
 from rlverify.evidence.files import alone_in
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import MatrixResult, run_fault, run_matrix
@@ -47,9 +47,7 @@ def _closely(row: FaultResult, difference: str) -> Iterator[Text]:
 
 
 def _table(rows: list[FaultResult]) -> Table:
-    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("fault", "kind", "killed by", "of", "fate"):
-        table.add_column(heading, overflow="fold", justify="right" if heading in ("killed by", "of") else "left")
+    table = plain_table("fault", "kind", "killed by", "of", "fate", wrapped=["fault"])
     for row in rows:
         fate = Text(row.fate, style=STYLES.get(row.fate, "red") if row.as_expected else "red")
         table.add_row(row.plan.fault, row.plan.kind, str(len(row.killers)), str(len(row.plan.tests)), fate)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -28,7 +28,7 @@ def select_claims(claims: Sequence[Claim], patterns: Sequence[str], areas: Seque
     """
     for pattern in patterns:
         if not _with_id(claims, [pattern]):
-            raise UnknownNameError(f"no claim fits {pattern!r}{_suggested_id(pattern, claims)}")
+            raise UnknownNameError(f"no claim fits {pattern!r}{suggestion(pattern, [claim.id for claim in claims])}")
     for area in areas:
         if not _in_area(claims, [area]):
             known = dict.fromkeys(claim.area for claim in claims)
@@ -36,13 +36,9 @@ def select_claims(claims: Sequence[Claim], patterns: Sequence[str], areas: Seque
             raise UnknownNameError(f"no claim is in area {area!r}{hint}")
     found = _in_area(_with_id(claims, patterns), areas)
     if not found:
-        raise UnknownNameError(f"no claim fits {_either(patterns)} and is in area {_either(areas)}")
+        told = [" or ".join(map(repr, names)) for names in (patterns, areas)]
+        raise UnknownNameError(f"no claim fits {told[0]} and is in area {told[1]}")
     return tuple(found)
-
-
-def is_pattern(name: str) -> bool:
-    """Whether this is a glob pattern rather than an id."""
-    return any(sign in name for sign in "*?[")
 
 
 def _with_id(claims: Sequence[Claim], patterns: Sequence[str]) -> list[Claim]:
@@ -55,36 +51,11 @@ def _in_area(claims: Sequence[Claim], areas: Sequence[str]) -> list[Claim]:
     return [claim for claim in claims if not wanted or claim.area.casefold() in wanted]
 
 
-def _suggested_id(pattern: str, claims: Sequence[Claim]) -> str:
-    """Of a pattern such as ``PPX-*``, the suggestion is a family of ids: ``PPO-*``."""
-    if is_pattern(pattern):
-        return suggestion(pattern, [f"{claim.id.partition('-')[0]}-*" for claim in claims])
-    return suggestion(pattern, [claim.id for claim in claims])
-
-
-def _either(names: Sequence[str]) -> str:
-    return " or ".join(map(repr, names))
-
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
 Reports = Annotated[Path | None, typer.Option(help="Folder of the reports. [default: as in the settings]")]
-LEVELS: Mapping[str, Level] = {"quick": "quick", "full": "full"}
-
-
-def _level(name: str) -> Level:
-    """A parser, as typer's own says "Value error" before the reason."""
-    if name not in LEVELS:
-        raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, LEVELS))}")
-    return LEVELS[name]
-
-
 LevelOption = Annotated[
     Level,
     typer.Option(
-        "--level",
-        parser=_level,
-        metavar="[quick|full]",
-        autocompletion=lambda: [*LEVELS],
         help="full: the figures too, which takes up to an hour and resumes where it ended.",
     ),
 ]
@@ -129,32 +100,18 @@ def project_of(context: typer.Context) -> Project:
     """
     if not isinstance(context.obj, Project):
         opened = open_project(context.obj)
-        opened.check_packages()
+        _ = opened.folder, opened.code_places  # which raise a clear error if a package is missing
         context.obj = opened
     project: Project = context.obj
     return project
 
 
 def claim_of(context: typer.Context, claim_id: str) -> Claim:
-    """The one claim that a command is asked for.
+    """Return the one claim that a command is asked for.
 
-    :raises UsageError: if a pattern was given, suggesting what to type instead
     :raises UnknownNameError: if no claim has that id
     """
-    project = project_of(context)
-    if not is_pattern(claim_id):
-        return project.claim(claim_id)
-    takes = f"`{context.info_name}` takes the id of one claim, not the pattern {claim_id!r}"
-    try:
-        first, *others = [claim.id for claim in select_claims(project.claims, [claim_id], ())]
-    except UnknownNameError as error:
-        raise UsageError(f"{takes}, which fits no claim; `rlverify list` shows all ids") from error
-    if not others:
-        raise UsageError(f"{takes}; did you mean {first!r}?")
-    number = len(others) + 1
-    raise UsageError(
-        f"{takes}; name one of the {number} ids that `rlverify list {claim_id!r}` shows, such as {first!r}"
-    )
+    return project_of(context).claim(claim_id)
 
 
 def selected(project: Project, patterns: Sequence[str] | None, areas: Sequence[str] | None) -> tuple[Claim, ...]:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rlverify.cli.console import write
-from rlverify.evidence.files import check_writable, write_files
-from rlverify.records.errors import EvidenceError
-from rlverify.reporting.formats import RUN_FORMATS
-from rlverify.reporting.outcome import Outcome
 
 STDOUT = Path("-")
 APPENDED = "summary"
@@ -34,59 +28,23 @@ JsonFile = Annotated[
 
 
 def check_outputs(files: Mapping[str, Path | None]) -> dict[str, Path]:
-    """The files that were asked for, by the name of their format, after making sure that each can be written.
+    """Return the files that were asked for, by the name of their format, after making sure that each can be written.
 
     :raises typer.BadParameter: naming the first that cannot
     """
     chosen = {name: path if path == STDOUT else path.absolute() for name, path in files.items() if path is not None}
     for name, path in chosen.items():
-        if twice := [each for each, other in chosen.items() if other == path != STDOUT and each != name]:
-            raise typer.BadParameter(f"--{name} and --{twice[0]} name the same file {path}; name another one")
         if path == STDOUT and name == "json":
             continue
         if path == STDOUT or path.is_dir() or path.name.startswith("--"):
             raise typer.BadParameter(f"--{name} {files[name]} is not a file; name one")
-        if _is_written_in_place(path):
-            if not os.access(path if path.exists() else path.resolve().parent, os.W_OK):
-                raise typer.BadParameter(f"--{name} {path} cannot be written; name another file")
-            continue
         try:
-            check_writable(path.parent)
-        except EvidenceError as error:
-            why = getattr(error.__cause__, "strerror", error)
-            raise typer.BadParameter(f"--{name} {path} cannot be written: {why}; name another file") from error
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise typer.BadParameter(f"--{name} {path} cannot be written: {error.strerror}") from error
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise typer.BadParameter(f"--{name} {path} cannot be written; name another file")
     return chosen
-
-
-def hand_over(path: Path, text: str, *, appended: bool = False) -> None:
-    """Write a text to a file, which is replaced as a whole; into devices, pipes and what links point to.
-
-    :param appended: after what the file holds
-    :raises EvidenceError: if it cannot be written
-    :raises OSError: likewise, if it is no plain file
-    """
-    if _is_stdout(path):
-        write(text)
-    elif _is_written_in_place(path):
-        with suppress(BrokenPipeError), path.open("a" if appended else "w", encoding="utf-8") as file:
-            file.write(text)
-    else:
-        before = path.read_text(encoding="utf-8") if appended and path.is_file() else ""
-        write_files(path.parent, {path.name: before + text})
-
-
-def _is_written_in_place(path: Path) -> bool:
-    return path.is_symlink() or (path.exists() and not path.is_file())
-
-
-def _is_stdout(path: Path) -> bool:
-    """Whether this is what is printed to, by another name, as ``/dev/stdout`` is."""
-    if not path.is_symlink() or not sys.stdout:
-        return False
-    try:
-        return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
-    except (OSError, ValueError):  # a link to nothing, or a stream without a descriptor
-        return False
 
 
 def places(files: Mapping[str, Path]) -> str:
@@ -95,21 +53,14 @@ def places(files: Mapping[str, Path]) -> str:
     return " and ".join(named) or "--junit FILE or --json FILE"
 
 
-def write_outputs(files: Mapping[str, Path], outcome: Outcome) -> None:
-    """Write every file.
-
-    :raises EvidenceError: if one cannot be written any more
-    """
-    write_texts(files, {name: RUN_FORMATS[name](outcome) for name in files})
-
-
 def write_texts(files: Mapping[str, Path], texts: Mapping[str, str]) -> None:
     """Write the text of each format to its file.
 
-    :raises EvidenceError: if one cannot be written any more
+    :raises OSError: if one cannot be written any more
     """
     for name, path in files.items():
-        if path == STDOUT:
+        if path in (STDOUT, Path("/dev/stdout")):  # opened again, the latter would be written over
             write(texts[name])
         else:
-            hand_over(path, texts[name], appended=name == APPENDED)
+            with path.open("a" if name == APPENDED else "w", encoding="utf-8") as file:
+                file.write(texts[name])

@@ -10,11 +10,13 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from rlverify.cli.console import complain, show, write
+from rlverify.cli.console import complain, show
 from rlverify.cli.options import Areas, AsJson, Patterns, Reports, chosen_ids, project_of, report_paths
-from rlverify.cli.outputs import STDOUT, check_outputs, hand_over
+from rlverify.cli.outputs import STDOUT, check_outputs, write_texts
 from rlverify.evidence.evidence_files import load_folder
+from rlverify.gating.audit import Audit
 from rlverify.gating.committed_evidence import check_report, committed_records, write_report
+from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.problem_rules import REMEDY, notes_of, problems_of_all
 from rlverify.kill_matrix.committed import committed_problems
 from rlverify.kill_matrix.committed import write_report as write_kill_report
@@ -22,7 +24,7 @@ from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import UsageError
-from rlverify.records.problems import exit_code_of, is_regression, outcome_of, with_advice
+from rlverify.records.problems import Problem, exit_code_of, is_regression, outcome_of, with_advice
 from rlverify.reporting.formats import FORMATS, PAGE_FORMATS
 from rlverify.reporting.report_data import collect
 from rlverify.verdicts.verdict import Record
@@ -54,10 +56,9 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Render the reports from the committed evidence; measures nothing."""
-    _check_flags(check, as_json, text_format, output)
     text = text_format or ("json" if as_json and not check else None)
     _check_options(text, output, check, [*(patterns or ()), *(areas or ())])
-    check_outputs({} if output == STDOUT else {"output": output})
+    files = check_outputs({"json" if output == STDOUT else "output": output})
     project = project_of(context)
     chosen = chosen_ids(project, patterns, areas)
     paths, matrix_plan = report_paths(project, reports), MatrixPlan(project)
@@ -78,7 +79,8 @@ def report(
     if chosen is None:  # the matrix is about all claims
         problems = [*problems, *committed_problems(matrix_plan, paths)]
     if text is not None:
-        _hand_over(_rendered(text, project, paths, records, is_all=chosen is None), output)
+        rendered = _rendered(text, project, paths, records, problems, is_all=chosen is None)
+        write_texts(files or {"json": STDOUT}, dict.fromkeys(("json", "output"), rendered))
     notes = notes_of(records, advise=not is_regression(problems))
     if check and as_json:
         show({**outcome_of(problems), "notes": notes})
@@ -88,13 +90,6 @@ def report(
     raise typer.Exit(exit_code_of(problems))
 
 
-def _check_flags(check: bool, as_json: bool, text_format: str | None, output: Path | None) -> None:
-    if check and (text_format is not None or output is not None):
-        raise UsageError("--check compares the committed pages and writes nothing; leave out --format and --output")
-    if as_json and text_format is not None:
-        raise UsageError(f"--json and --format {text_format} are two formats; leave one of them out")
-
-
 def _with_sections(project: Project, chosen: Set[str]) -> frozenset[str]:
     """The chosen ids, and those of the claims in whose sections a page shows the chosen conditions."""
     return frozenset(chosen) | ({project.claim(claim_id).condition_of for claim_id in chosen} - {""})
@@ -102,24 +97,26 @@ def _with_sections(project: Project, chosen: Set[str]) -> frozenset[str]:
 
 def _check_options(text: str | None, output: Path | None, check: bool, chosen: Sequence[str]) -> None:
     names = ", ".join(NAMES)
+    if check and (text is not None or output is not None):
+        raise UsageError("--check compares the committed pages and writes nothing; leave out --format and --output")
     if text is not None and text not in NAMES:
         raise UsageError(f"there is no format {text!r}; choose one of {names}")
-    if output is not None and text is None:
-        raise UsageError(f"--output {output} is for one text; say which with --format ({names})")
-    if chosen and (check or text is None):
-        raise UsageError(f"the pages are about all claims; for {', '.join(chosen)} alone, name a --format ({names})")
+    if text is None and (output is not None or chosen):
+        asked = f"--output {output}" if output is not None else f"for {', '.join(chosen)} alone"
+        raise UsageError(f"the pages are about all claims; {asked}, name a --format ({names})")
 
 
-def _rendered(name: str, project: Project, paths: ReportPaths, records: Sequence[Record], is_all: bool) -> str:
+def _rendered(
+    name: str,
+    project: Project,
+    paths: ReportPaths,
+    records: Sequence[Record],
+    problems: Sequence[Problem],
+    *,
+    is_all: bool,
+) -> str:
     """The pages of a project are about all claims, so chosen ones have the pages that every project has."""
     if name in FORMATS:
-        return FORMATS[name].format(records)
+        return FORMATS[name](outcome_of_audit(project, Audit(tuple(records), tuple(problems), 0)))
     data = collect(project, paths.reports, records)
     return PAGE_FORMATS[name](data if is_all else replace(data, pages=(), templates=None))
-
-
-def _hand_over(text: str, output: Path | None) -> None:
-    if output is None or output == STDOUT:
-        write(text)
-    else:
-        hand_over(output.absolute(), text)

@@ -21,7 +21,7 @@ from rlverify.evidence.files import alone_in
 from rlverify.evidence.summarising import summarise, summarise_figure
 from rlverify.gating.committed_evidence import committed_records, readable_evidence
 from rlverify.gating.problem_rules import problems_of
-from rlverify.gating.replay import problems_of_run
+from rlverify.gating.replay import RepeatedFigure
 from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
@@ -29,7 +29,8 @@ from rlverify.records.claims import Claim, Figure
 from rlverify.records.errors import HarnessError, UsageError
 from rlverify.records.measured import PairedRun
 from rlverify.records.problems import HARNESS_FAILED, Problem, exit_code_of, outcome_of
-from rlverify.reporting.json_report import as_object
+from rlverify.reporting.formats import as_object
+from rlverify.reporting.phrasing import outcome
 from rlverify.reporting.report_data import ReportData, anchor
 from rlverify.running.executors import ProcessExecutor
 from rlverify.running.paired_runs import run_figure_once, run_figures
@@ -109,7 +110,7 @@ def _problems_of_run(committed: Record, run: PairedRun) -> list[Problem]:
     claim, evidence = committed.claim, committed.evidence
     assert claim.figure is not None
     if evidence is not None and not committed.misfits and run.seed in claim.seeds:
-        return problems_of_run(claim, evidence, run)
+        return RepeatedFigure(claim, evidence).first_problem([run])
     if run.value_of(claim.figure.quantity) is not None:
         return []
     return [Problem(claim.id, HARNESS_FAILED, f"seed {run.seed}: {run.why_without(claim.figure.quantity)}")]
@@ -216,8 +217,7 @@ def _reproduce_with_probe(project: Project, claim: Claim, paths: ReportPaths, se
 
 def _verdict_line(record: Record) -> Text:
     claim: Claim = record.claim
-    verdict = record.verdict.value if record.verdict else "NO EVIDENCE"
-    line = Text.assemble("verdict: ", tables.word(verdict), f" (expected {claim.expected_verdict.value})")
+    line = Text.assemble("verdict: ", tables.word(outcome(record)), f" (expected {claim.expected_verdict.value})")
     if record.fix_grade is not None and claim.expected_fix_grade is not None:
         grade = tables.word(record.fix_grade.value)
         line = Text.assemble(line, "\nfix: ", grade, f" (expected {claim.expected_fix_grade.value})")

@@ -7,8 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from rlverify.cli.console import write
-from rlverify.cli.outputs import check_outputs, hand_over
+from rlverify.cli.outputs import STDOUT, check_outputs, write_texts
 from rlverify.records.errors import UsageError
 from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL
 from rlverify.scan.finding_formats import FINDING_FORMATS
@@ -30,11 +29,7 @@ def scan(
     """
     if text_format not in FINDING_FORMATS:
         raise UsageError(f"there is no format {text_format!r}; choose one of {', '.join(FINDING_FORMATS)}")
-    check_outputs({"output": output})
+    files = check_outputs({"output": output})
     findings = scan_paths(paths)
-    text = FINDING_FORMATS[text_format](findings)
-    if output is None:
-        write(text)
-    else:
-        hand_over(output.absolute(), text)
+    write_texts(files or {"output": STDOUT}, {"output": FINDING_FORMATS[text_format](findings)})
     raise typer.Exit(CLAIM_FELL if findings else AS_EXPECTED)

@@ -11,7 +11,6 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -25,8 +24,8 @@ from rlverify.evidence.files import write_files
 from rlverify.project.catalogue_entries import IDENTIFIER, UNWRITTEN_STATEMENT, UNWRITTEN_TITLE
 from rlverify.project.fingerprint import is_within, member_digest, source_digest
 from rlverify.project.planting import healthy_member
-from rlverify.project.settings import FILE, has_settings
-from rlverify.records.errors import EvidenceError, FaultError, SettingsError, StaleFaultError, UsageError
+from rlverify.project.settings import FILE, settings_in
+from rlverify.records.errors import FaultError, SettingsError, StaleFaultError, UsageError
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 RESERVED: Final = ("make",)
@@ -36,18 +35,17 @@ PLAIN: Final = (bool, int, float, str, type(None))
 
 
 def settings_table(content: str, under_test: Sequence[str]) -> str:
-    """The table of settings, for the end of a ``pyproject.toml``."""
-    return _render("settings.toml.j2", content=content, under_test=under_test)
+    """Return the table of settings, for the end of a ``pyproject.toml``."""
+    return (
+        "[tool.rlverify]\n"
+        f"content = {json.dumps(content)}  # the package with the catalogue, the faults and the probes\n"
+        f"under_test = {json.dumps(list(under_test))}  # packages whose source counts\n"
+    )
 
 
 def pytest_table(has_src: bool) -> str:
-    """Settings with which pytest finds the content package, for a repository that has none."""
-    return _render("pytest.toml.j2", has_src=has_src)
-
-
-def packaging_table(packages: Sequence[str]) -> str:
-    """Settings with which setuptools installs these packages and not the content package next to them."""
-    return _render("packaging.toml.j2", packages=packages)
+    """Return settings with which pytest finds the content package, for a repository that has none."""
+    return f"\n[tool.pytest.ini_options]\npythonpath = {json.dumps(['.', 'src'] if has_src else ['.'])}\n"
 
 
 def example_files(content: str, tests: str, *, is_distribution: bool) -> Mapping[str, str]:
@@ -76,20 +74,6 @@ def example_files(content: str, tests: str, *, is_distribution: bool) -> Mapping
     }
 
 
-@dataclass(frozen=True)
-class Skeleton:
-    """A claim, a fault and a probe that only lack what is special about a bug.
-
-    :param claim: a table for the end of a catalogue file
-    :param fault: a module
-    :param probe: a module
-    """
-
-    claim: str
-    fault: str
-    probe: str
-
-
 def skeleton(
     claim_id: str,
     target: str,
@@ -100,8 +84,8 @@ def skeleton(
     statement: str,
     tests: str,
     has_make: bool,
-) -> Skeleton:
-    """The files for a new claim.
+) -> tuple[str, str, str]:
+    """Return the table of a new claim, the module of its fault and that of its probe; they lack the bug alone.
 
     :param target: ``package.module:Class.member`` or ``package.module:function``
     :param member: the healthy member
@@ -125,8 +109,8 @@ def skeleton(
         "tests": tests,
         "make": "make, " if has_make else "",
     }
-    texts = (_render(f"new_{part}.j2", **context) for part in ("claim.toml", "fault.py", "probe.py"))
-    return Skeleton(*texts)
+    claim, fault, probe = (_render(f"new_{part}.j2", **context) for part in ("claim.toml", "fault.py", "probe.py"))
+    return claim, fault, probe
 
 
 def function_name(name: str) -> str:
@@ -180,21 +164,17 @@ def init(
         raise UsageError(f"{content!r} cannot be the name of a package; use letters, digits and underscores")
     if importlib.util.find_spec(content) is not None and not (root / content).exists():
         raise UsageError(f"{content!r} is a package or module that is installed; choose another --content")
-    for package in under_test or ():
-        if not any((place / package).is_dir() or (place / f"{package}.py").is_file() for place in (root, root / "src")):
-            raise UsageError(f"there is no package {package!r} in {root} or its folder src")
     pyproject = root / FILE
-    if pyproject.is_file() and has_settings(pyproject):
+    if pyproject.is_file() and settings_in(pyproject) is not None:
         raise SettingsError(pyproject, "", "has settings already; nothing was changed")
     before = pyproject.read_text(encoding="utf-8").rstrip() + "\n\n" if pyproject.is_file() else ""
-    is_distribution = bool({"project", "build-system"} & tomllib.loads(before).keys() or _setup_files(root))
+    setup = [name for name in ("setup.py", "setup.cfg") if (root / name).is_file()]
+    is_distribution = bool({"project", "build-system"} & tomllib.loads(before).keys() or setup)
     files = example_files(content, "tests", is_distribution=is_distribution)
     packages = under_test or _packages(root, content) or [content]
     configured = _configures_pytest(root, before)
-    added = settings_table(content, packages) + ("" if configured else pytest_table((root / "src").is_dir()))
-    at_top = [package for package in packages if package != content and (root / package).is_dir()]
-    is_found = _setuptools_finds_packages(root, before)
-    text = before + added + (packaging_table(at_top) if is_found and at_top else "")
+    has_src = (root / "src").is_dir()
+    text = before + settings_table(content, packages) + ("" if configured else pytest_table(has_src))
     try:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -205,7 +185,11 @@ def init(
         *(f"  {name}" for name in files),
         "",
         f"under test: {', '.join(packages)}",
-        *(_about_setuptools(root, at_top, content) if is_found else []),
+        *(
+            [f"if setuptools finds packages by itself, name yours in [tool.setuptools]: it would find {content} too"]
+            if is_distribution and not has_src
+            else []
+        ),
         *([f'pytest must find the package {content}: add "." to the pythonpath of its settings'] if configured else []),
         "next:",
         "  rlverify reproduce EXAMPLE-1     measure the example: it is CONFIRMED",
@@ -231,9 +215,6 @@ def new(
     claim_id = claim_id.upper()
     if not re.fullmatch(IDENTIFIER, claim_id):
         raise UsageError(f"{claim_id!r} cannot be an id; use letters, digits and hyphens, as in BUG-1")
-    for option, text in (("title", title), ("statement", statement)):
-        if not text.strip():
-            raise UsageError(f"--{option} is empty; write it, or leave it out")
     if Path(file).name != file or file.endswith(".toml"):
         raise UsageError(f"--file {file!r} must be a name without folder and without .toml, as in claims")
     if not is_within(target.partition(":")[0], (*project.settings.under_test, project.package)):
@@ -245,7 +226,7 @@ def new(
     if claim_id.lower() in {*project.faults, *project.probes}:
         raise UsageError(f"there is a fault or probe {claim_id.lower()!r} already; choose another id")
     member = _healthy(target)
-    texts = skeleton(
+    claim, fault_text, probe_text = skeleton(
         claim_id,
         target,
         member,
@@ -259,10 +240,10 @@ def new(
     before = path.read_text(encoding="utf-8").rstrip() + "\n" if path.is_file() else ""
     modules = {
         _relative(project.folder / room / f"{name}.py", project.root): text
-        for room, text in (("faults", texts.fault), ("probes", texts.probe))
+        for room, text in (("faults", fault_text), ("probes", probe_text))
     }
     catalogue_file = _relative(path, project.root)
-    _write_new(project.root, modules, {catalogue_file: (before + texts.claim).lstrip()})
+    _write_new(project.root, modules, {catalogue_file: (before + claim).lstrip()})
     fault, probe = modules
     show(
         f"added {claim_id} to {catalogue_file}; now",
@@ -290,32 +271,6 @@ def _configures_pytest(root: Path, pyproject: str) -> bool:
     return "[tool.pytest" in pyproject or any(found) or any(file.is_file() for file in files)
 
 
-def _setuptools_finds_packages(root: Path, pyproject: str) -> bool:
-    """Whether setuptools looks for the packages of a repository, and so stops at two of them at its top."""
-    content = tomllib.loads(pyproject)
-    backend = content.get("build-system", {}).get("build-backend", "setuptools.build_meta")
-    named = {"packages", "py-modules"} & content.get("tool", {}).get("setuptools", {}).keys()
-    setup = _setup_files(root)
-    elsewhere = any(re.search(r"\b(packages|py_modules)\b", path.read_text(encoding="utf-8")) for path in setup)
-    return bool("project" in content or setup) and backend.startswith("setuptools") and not named and not elsewhere
-
-
-def _setup_files(root: Path) -> list[Path]:
-    return [root / name for name in ("setup.py", "setup.cfg") if (root / name).is_file()]
-
-
-def _about_setuptools(root: Path, named: Sequence[str], content: str) -> list[str]:
-    """One line on how the repository can still be installed, or none if nothing is to be done.
-
-    :param named: packages that the settings of setuptools now name
-    """
-    if named:
-        return [f"setuptools installs {', '.join(named)} as before, because {FILE} now names it"]
-    if (root / "src").is_dir():
-        return []
-    return [f"setuptools finds {content} now as well: name the packages or modules to install in [tool.setuptools]"]
-
-
 def _healthy(target: str) -> Callable[..., Any]:
     """The member that a target names.
 
@@ -341,12 +296,7 @@ def _write_new(root: Path, files: Mapping[str, str], replaced: Mapping[str, str]
     existing = [name for name in files if (root / name).exists()]
     if existing:
         raise SettingsError(root / existing[0], "", "exists already; nothing was changed")
-    try:
-        write_files(root, {**files, **replaced})
-    except EvidenceError as error:
-        for name in files:
-            (root / name).unlink(missing_ok=True)
-        raise SettingsError(root, "", f"cannot be written ({error}); nothing was changed") from error
+    write_files(root, {**files, **replaced})
 
 
 def _relative(path: Path, root: Path) -> str:

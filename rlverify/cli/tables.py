@@ -11,7 +11,14 @@ from rich.text import Text
 from rlverify.gating.audit import Audit
 from rlverify.records.claims import Claim, Figure, FixGrade, Verdict
 from rlverify.records.measured import Observation, PairedRun, Run, Variant
-from rlverify.reporting.phrasing import claimed_in_words, measured_in_words, origin, origin_and_claimed, statement
+from rlverify.reporting.phrasing import (
+    claimed_in_words,
+    measured_in_words,
+    origin,
+    origin_and_claimed,
+    outcome,
+    statement,
+)
 from rlverify.verdicts.statistics import MeasurementPlan
 from rlverify.verdicts.verdict import Record
 
@@ -22,6 +29,12 @@ STYLES = {
     "holds": "green",
     "violated": "red",
 }
+SHOWN = (
+    *("kind", "area", "document", "section", "statement", "if_true", "documented_status", "root_cause"),
+    *("fix_statement", "severity", "basis", "scale", "hedge", "assessed", "cause", "action", "condition_of"),
+    *("condition", "invariant", "settings"),
+)
+"""The fields of a claim that are shown as they are."""
 HEADINGS: dict[Variant, str] = {"healthy": "healthy", "faulty": "faulty", "documented_fix": "fixed"}
 
 
@@ -57,30 +70,8 @@ def claim_table(claim: Claim, conditions: Sequence[Claim] = ()) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    names = (
-        "kind",
-        "area",
-        "document",
-        "section",
-        "statement",
-        "if_true",
-        "documented_status",
-        "root_cause",
-        "fix_statement",
-        "severity",
-        "basis",
-        "scale",
-        "hedge",
-        "assessed",
-        "cause",
-        "action",
-        "condition_of",
-        "condition",
-        "invariant",
-        "settings",
-    )
     shown = {"statement": statement(claim)}
-    rows = [(name, shown.get(name, str(getattr(claim, name)))) for name in names if getattr(claim, name)]
+    rows = [(name, shown.get(name, str(getattr(claim, name)))) for name in SHOWN if getattr(claim, name)]
     rows += [("cites", ", ".join(claim.cites))] * bool(claim.cites)
     rows += _probe_rows(claim) if claim.figure is None else _figure_rows(claim, claim.figure)
     rows += [("expected", expected_words(claim)), ("modules", ", ".join(claim.modules))]
@@ -159,13 +150,9 @@ def audit_table(audit: Audit) -> Table:
     for record in audit.records:
         claim = record.claim
         grades = [grade.value if grade else "-" for grade in (record.fix_grade, claim.expected_fix_grade)]
-        verdict = word(_verdict_words(record))
+        verdict = word(outcome(record))
         table.add_row(claim.id, verdict, claim.expected_verdict.value, word(grades[0]), grades[1], Text(claim.title))
     return table
-
-
-def _verdict_words(record: Record) -> str:
-    return record.verdict.value if record.verdict else "NO EVIDENCE"
 
 
 NO_EVIDENCE = "NO EVIDENCE"

@@ -1,4 +1,4 @@
-"""Files of evidence: canonical JSON, written and read again; a file that contradicts its own counts is refused.
+"""Files of evidence: canonical JSON, written, read again, and compared with fresh evidence and with the claim.
 
 Committed evidence holds only what repeats on any machine: no times, hosts, paths or raw floats.
 """
@@ -6,18 +6,18 @@ Committed evidence holds only what repeats on any machine: no times, hosts, path
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from rlverify.evidence.files import SEAL, canonical_json, check_seal, first_problem, sealed, text_of
-from rlverify.evidence.summarising import impossible_in_figure
-from rlverify.records.claims import Verdict
+from rlverify.evidence.files import SEAL, check_seal, first_problem, sealed, text_of
+from rlverify.evidence.summarising import compare_figures, criterion_digest, impossible_in_figure, span_in_words
+from rlverify.records.claims import Claim, Verdict
 from rlverify.records.errors import EvidenceError
-from rlverify.records.measured import Evidence, VariantEvidence
+from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.verdicts.verdict import grade_fix, judge
 
 FULL_AUDIT: Final = "full_audit.json"
@@ -44,11 +44,6 @@ class FullAudit:
 
 
 _FILE: Final = TypeAdapter(FullAudit)
-
-
-def full_audit_json(audit: FullAudit) -> str:
-    """The text of the file."""
-    return canonical_json(asdict(audit))
 
 
 def load_full_audit(reports: Path) -> FullAudit:
@@ -99,9 +94,12 @@ def from_json(text: str, path: Path) -> Evidence:
     check_seal(content, path, f"run `rlverify audit{' --level full' if evidence.figure else ''} --update`")
     if evidence.claim_id != path.stem:
         raise EvidenceError(path, f"is about {evidence.claim_id}, not about {path.stem}")
-    for impossible in _impossible_counts(evidence):
+    for impossible in impossible_in_figure(evidence.figure) if evidence.figure is not None else ():
         raise EvidenceError(path, f"{impossible}; measure it again")
-    follows = json.loads(to_json(evidence))
+    try:
+        follows = json.loads(to_json(evidence))
+    except ValueError as error:
+        raise EvidenceError(path, f"holds impossible counts ({error}); measure it again") from error
     for name in sorted((content.keys() | follows.keys()) - {SEAL}):
         if content.get(name) != follows.get(name):
             said = f"says {name} {content.get(name)}, but its counts give {follows.get(name)}"
@@ -118,39 +116,6 @@ def _parsed(text: str, path: Path) -> tuple[dict[str, Any], Evidence]:
         raise EvidenceError(path, f"{first_problem(error)}; measure it again") from error
     except (ValueError, TypeError, KeyError) as error:
         raise EvidenceError(path, f"is no evidence ({type(error).__name__}: {error}); measure it again") from error
-
-
-def _impossible_counts(evidence: Evidence) -> Iterator[str]:
-    """What no measurement can have given."""
-    if evidence.figure is not None:
-        yield from impossible_in_figure(evidence.figure)
-    elif not evidence.variants or not evidence.seeds:
-        yield "holds no run"
-    if len(set(evidence.seeds)) != len(evidence.seeds):
-        yield f"names a seed twice ({listed(evidence.seeds)})"
-    names = [each.variant for each in evidence.variants]
-    if len(set(names)) != len(names):
-        yield f"holds a variant twice ({', '.join(names)})"
-    for variant in evidence.variants:
-        yield from (f"{variant.variant}: {each}" for each in _impossible_in(variant, len(evidence.seeds)))
-
-
-def _impossible_in(variant: VariantEvidence, seeds: int) -> Iterator[str]:
-    if (variant.reached is None) != (variant.variant == "healthy"):
-        yield f"reached is {variant.reached}, but it is known only where a fault is planted"
-    if variant.runs != seeds:
-        yield f"{variant.runs} runs of {seeds} seeds"
-    if variant.runs < 1 or not variant.symptoms:
-        yield "observed nothing"
-        return
-    if len({each.symptom for each in variant.symptoms}) != len(variant.symptoms):
-        yield "names a symptom twice"
-    for each in variant.symptoms:
-        if not 0 <= each.held_runs <= each.runs <= variant.runs:
-            yield f"{each.symptom!r} held in {each.held_runs} of {each.runs} runs, out of {variant.runs} in all"
-    violated = [each.runs - each.held_runs for each in variant.symptoms]
-    if not max(violated) <= variant.runs - variant.held_runs <= sum(violated):
-        yield f"held in {variant.held_runs} of {variant.runs} runs, which its symptoms do not add up to"
 
 
 def load_folder(folder: Path) -> dict[str, Evidence]:
@@ -178,3 +143,83 @@ def load_file(path: Path) -> Evidence:
 def listed(seeds: Sequence[int]) -> str:
     """Seeds, separated by commas."""
     return ", ".join(str(seed) for seed in seeds)
+
+
+def compare(committed: Evidence, fresh: Evidence, tolerance: float = 0.0, *, repeats: bool = False) -> list[str]:
+    """Where fresh evidence differs from what is committed, as sentences; empty where they agree.
+
+    :param tolerance: of a figure, as in `rlverify.records.claims.Figure`, and so is `repeats`
+    """
+    differences = _compare_outcomes(committed, fresh)
+    if committed.figure is not None and fresh.figure is not None:
+        return differences + compare_figures(committed.figure, fresh.figure, tolerance, repeats=repeats)
+    if committed.seeds != fresh.seeds:
+        differences.append(f"seeds {listed(fresh.seeds)} instead of {listed(committed.seeds)}")
+    for variant in fresh.variants:
+        before = committed.variant(variant.variant)
+        differences += _compare_symptoms(before, variant) if before is not None else [f"{variant.variant} is new"]
+    missing = {each.variant for each in committed.variants} - {each.variant for each in fresh.variants}
+    differences += [f"{name} is no longer measured" for name in sorted(missing)]
+    return differences
+
+
+def _compare_outcomes(committed: Evidence, fresh: Evidence) -> list[str]:
+    differences = []
+    if judge(committed) != judge(fresh):
+        differences.append(f"{judge(fresh).value} instead of {judge(committed).value}")
+    if grade_fix(committed) != grade_fix(fresh):
+        now, then = (grade.value if grade else "no grade" for grade in (grade_fix(fresh), grade_fix(committed)))
+        differences.append(f"fix {now} instead of {then}")
+    return differences
+
+
+def _compare_symptoms(committed: VariantEvidence, fresh: VariantEvidence) -> list[str]:
+    was, now = ({each.symptom: each for each in side.symptoms} for side in (committed, fresh))
+    differences = [f"{fresh.variant}: {name!r} is new" for name in now if name not in was]
+    differences += [f"{fresh.variant}: {name!r} is no longer observed" for name in was if name not in now]
+    for name in was.keys() & now.keys():
+        if was[name] != now[name]:
+            differences.append(f"{fresh.variant}: {name!r} observed {_told(now[name])}, committed {_told(was[name])}")
+    if (committed.reached, committed.held_runs, committed.runs) != (fresh.reached, fresh.held_runs, fresh.runs):
+        differences.append(f"{fresh.variant}: held in {fresh.held_runs} of {fresh.runs} runs, reached {fresh.reached}")
+    return sorted(differences)
+
+
+def _told(symptom: SymptomEvidence) -> str:
+    """What was observed and expected; a text is left out where it differs between runs or machines."""
+    observed = "" if symptom.after is None else f"{symptom.after} "
+    expected = "" if symptom.before is None else f"expected {symptom.before}, "
+    return f"{observed}({expected}holds {symptom.held_runs}/{symptom.runs})"
+
+
+def misfits(evidence: Evidence, claim: Claim) -> list[str]:
+    """Why committed evidence is of another version of the claim, as sentences; empty where it fits."""
+    if evidence.figure is not None or claim.figure is not None:
+        return _figure_misfits(evidence, claim)
+    found = []
+    if evidence.seeds != claim.seeds:
+        found.append(f"measured with seeds {listed(evidence.seeds)}, the claim asks for {listed(claim.seeds)}")
+    measured = tuple(each.variant for each in evidence.variants)
+    if measured != claim.variants:
+        found.append(f"measured in {', '.join(measured)}, the claim asks for {', '.join(claim.variants)}")
+    if evidence.shows != claim.shows:
+        found.append("measured for other symptoms than `shows` names")
+    return found
+
+
+def _figure_misfits(evidence: Evidence, claim: Claim) -> list[str]:
+    """Where committed evidence of a figure differs from what the claim asks for, whatever its code."""
+    measured, asked = evidence.figure, claim.figure
+    if measured is None or asked is None:
+        how, what = ("by a probe", "figure") if measured is None else ("as a figure", claim.kind)
+        return [f"measured {how}, the claim is now a {what}"]
+    found = []
+    if measured.runs != asked.runs:
+        found.append(f"measured in {measured.runs} runs, the claim asks for {asked.runs}")
+    if measured.claimed != asked.claimed:
+        found.append(
+            f"measured against {span_in_words(*measured.claimed)}, the claim says {span_in_words(*asked.claimed)}"
+        )
+    if not found and measured.criterion != criterion_digest(claim):
+        found.append("judged by another criterion: the claim now names another experiment, quantity or tolerance")
+    return found

@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rlverify.records import process
-from rlverify.records.errors import EvidenceError, UnwritableFolderError
+from rlverify.records.errors import EvidenceError
 
 
 def canonical_json(content: object) -> str:
@@ -49,7 +49,8 @@ def check_writable(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             return
     except OSError as error:
-        raise UnwritableFolderError(folder, str(error.strerror)) from error
+        advice = "nothing was changed; make it writable, or choose another folder"
+        raise EvidenceError(folder, f"cannot be written: {error.strerror}; {advice}") from error
 
 
 def prepare_working_folder(folder: Path) -> None:

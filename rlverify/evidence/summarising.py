@@ -7,10 +7,9 @@ is rounded outwards, so that this rounding can leave a claim undecided, but cann
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Final
 
 from rlverify.project.fingerprint import digest
@@ -67,16 +66,6 @@ def _summarise_symptom(symptom: str, found: Sequence[Observation]) -> SymptomEvi
         before=before.pop() if repeats and len(before) == 1 else None,
         after=after.pop() if repeats and len(after) == 1 else None,
     )
-
-
-def raw_lines(claim: Claim, runs: Sequence[Run]) -> str:
-    """Everything that the runs of a claim returned, one JSON object a line."""
-    return "".join(raw_line(run, claim=claim.id) for run in runs)
-
-
-def raw_line(run: Run | PairedRun, **more: str) -> str:
-    """Everything that a run returned, as a JSON object, and more fields."""
-    return json.dumps({**more, **asdict(run)}, sort_keys=True) + "\n"
 
 
 SIGNIFICANT_DIGITS: Final = 3

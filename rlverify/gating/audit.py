@@ -6,20 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from rlverify.evidence.evidence_files import is_committable, load_full_audit
 from rlverify.evidence.files import check_writable, prepare_working_folder
-from rlverify.evidence.summarising import raw_line, raw_lines, summarise, summarise_figure
+from rlverify.evidence.summarising import summarise, summarise_figure
 from rlverify.gating.committed_evidence import (
     Committed,
     check_report,
     committed_records,
     full_audit_of,
     replace_committed,
-    write_all,
 )
-from rlverify.gating.git_base import SHALLOW, Base, is_cut_off
+from rlverify.gating.git_base import Base
 from rlverify.gating.problem_rules import compared, notes_of, problems_of, problems_of_all
 from rlverify.gating.replay import Replayed, forced_by, replay, revision_of, seeds_to_repeat
 from rlverify.project.code import CurrentCode, machine
@@ -40,14 +39,12 @@ class Measured:
 
     :param evidence: of each claim, by its id
     :param runs: of each claim with a probe, by its id
-    :param raw: everything that the runs returned, one JSON object a line
     :param seconds: of the paired runs of each figure, by its id, as `seconds_of_claims` gives them
     :param seconds_of_runs: the mean time of a run of each experiment, by its name
     """
 
     evidence: Mapping[str, Evidence]
     runs: Mapping[str, tuple[Run, ...]]
-    raw: str
     seconds: Mapping[str, float]
     seconds_of_runs: Mapping[str, float]
 
@@ -91,11 +88,9 @@ def measure(
     )
     evidence = {each.id: summarise(each, runs[each.id]) for each in probed}
     evidence |= {each.id: summarise_figure(each, paired[each.experiment]) for each in figures}
-    raw = [raw_lines(claim, runs[claim.id]) for claim in probed]
-    raw += [raw_line(run) for found in paired.values() for run in found]
     seconds = seconds_of_claims(figures, (run for found in paired.values() for run in found))
     of_runs = {name: round(fmean(run.seconds for run in found), 1) for name, found in paired.items()}
-    return Measured(evidence, runs, "".join(raw), seconds, of_runs)
+    return Measured(evidence, runs, seconds, of_runs)
 
 
 def _stopping(claims: Sequence[Claim], enough: Callable[[Record], bool]) -> Callable[[str, tuple[Run, ...]], bool]:
@@ -111,7 +106,6 @@ def _stopping(claims: Sequence[Claim], enough: Callable[[Record], bool]) -> Call
 
 Level: TypeAlias = Literal["quick", "full"]
 """How much is measured: everything but the figures, which take an hour, or these too."""
-RAW: Final = "raw.jsonl"
 
 
 @dataclass(frozen=True)
@@ -158,9 +152,8 @@ def audit(
 ) -> Audit:
     """Measure claims; compare with the committed evidence and reports, or replace them.
 
-    Fresh evidence, report and raw runs are left in the working folder in either case. Where a claim could not be
-    measured, an update keeps its committed evidence. The quick level keeps the evidence of figures; without an update
-    it repeats some of their runs, which `rlverify.gating.replay` chooses.
+    Where a claim could not be measured, an update keeps its committed evidence. The quick level keeps the evidence of
+    figures; without an update it repeats some of their runs, which `rlverify.gating.replay` chooses.
 
     :param base: the commit that asks for runs of the figures of which claim, experiment or evidence has changed
     :param on_repeats: called with the number of repeated runs of figures that are done, and of all
@@ -196,17 +189,15 @@ def audit(
     found = (kept.get(each.id) or fresh.record(each) for each in claims if each.id in kept or each.id in fresh.evidence)
     records, notes = tuple(found), [*warnings, *_left_out(len(claims), len(kept) + len(fresh.evidence))]
     if update:
-        write_all(committed, paths.working, records, others, {RAW: fresh.raw})
         full_audit = full_audit_of(project, code, fresh.seconds_of_runs) if level == "full" else None
         replace_committed(committed, records, others, full_audit)
         notes += notes_of(records)
         return Audit(records, tuple(problems_of_all(records)), len(fresh.evidence), tuple(notes), seconds=fresh.seconds)
-    write_all(committed, paths.working, records, others, {RAW: fresh.raw})
     is_enough = fail_fast and any(_is_wrong(each) for each in records if each.claim.figure is None)
     again = _repeated(committed, code, [] if is_enough else [*kept.values()], base, executor, on_repeats)
     problems = [*problems_of_all(records, committed.evidence), *again.problems]
     problems += _compare_all(committed, records, complete=not others)
-    notes += [*notes_of(records, advise=not is_regression(problems)), *_of_base(base)]
+    notes += [*notes_of(records, advise=not is_regression(problems))]
     seconds = {**fresh.seconds, **again.seconds}
     return Audit(
         records,
@@ -236,10 +227,6 @@ def _repeated(
     seeds = seeds_to_repeat(figures, revision_of(project, figures), forced, last.seconds)
     same = last.machine == machine() and last.libraries == code.libraries
     return replay(project, paths, code, figures, seeds, same_machine=same, executor=executor, on_progress=on_progress)
-
-
-def _of_base(base: Base | None) -> list[str]:
-    return [SHALLOW] * (base is not None and is_cut_off(base))
 
 
 def _is_wrong(record: Record) -> bool:

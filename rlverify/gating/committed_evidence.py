@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from rlverify.evidence.comparing import misfits
 from rlverify.evidence.evidence_files import (
     FULL_AUDIT,
     FullAudit,
-    full_audit_json,
     is_committable,
     load_file,
     load_folder,
     load_full_audit,
+    misfits,
     to_json,
 )
-from rlverify.evidence.files import write_files
+from rlverify.evidence.files import canonical_json, write_files
 from rlverify.gating.git_base import git
 from rlverify.gating.problem_rules import REMEDY
 from rlverify.project.code import CurrentCode, machine
@@ -101,18 +100,6 @@ def write_report(project: Project, paths: ReportPaths, records: Sequence[Record]
     write_files(paths.reports, _render(project, paths, records))
 
 
-def write_all(
-    committed: Committed, folder: Path, records: Sequence[Record], others: Sequence[Record], more: Mapping[str, str]
-) -> None:
-    """Write the evidence of records, the reports of these and of others, and more files, by name."""
-    project = committed.project
-    measured = [each.evidence for each in records if each.evidence is not None and is_committable(each.evidence)]
-    evidence = {f"evidence/{each.claim_id}.json": to_json(each) for each in measured}
-    everyone = _in_order(project, (*records, *others))
-    pages = _render(project, committed.paths, everyone, more.get(FULL_AUDIT))
-    write_files(folder, {**evidence, **pages, **more})
-
-
 def replace_committed(
     committed: Committed,
     records: Sequence[Record],
@@ -132,8 +119,11 @@ def replace_committed(
     more = {}
     all_are_new = ids == {now.claim.id for was, now in zip(records, kept, strict=True) if was is now}
     if full_audit is not None and all_are_new and load_full_audit(paths.reports).code != full_audit.code:
-        more[FULL_AUDIT] = full_audit_json(full_audit)
-    write_all(committed, paths.reports, kept, others, more)
+        more[FULL_AUDIT] = canonical_json(asdict(full_audit))
+    measured = [each.evidence for each in kept if each.evidence is not None and is_committable(each.evidence)]
+    evidence = {f"evidence/{each.claim_id}.json": to_json(each) for each in measured}
+    pages = _render(project, paths, _in_order(project, (*kept, *others)), more.get(FULL_AUDIT))
+    write_files(paths.reports, {**evidence, **pages, **more})
     for path in paths.evidence.glob("*.json"):
         if path.stem not in known and (path.stem in ids or _is_evidence(path)):
             path.unlink()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -17,9 +15,7 @@ from rlverify.gating.problem_rules import reason
 from rlverify.gating.replay import CRASHES, DIFFERS
 from rlverify.gating.suspects import changed_by_claim, edit_of, files_of, line_of, suspects
 from rlverify.project.content import Project
-from rlverify.project.planting import healthy_member
 from rlverify.records.claims import Claim, Verdict
-from rlverify.records.errors import FaultError
 from rlverify.records.measured import Evidence, Observation, Run, SymptomEvidence, Variant, VariantEvidence
 from rlverify.records.problems import FALLEN, Problem
 from rlverify.reporting.outcome import FallenClaim, Outcome, SymptomChange
@@ -122,12 +118,11 @@ def outcome_of_audit(
         if problem.fell:
             problems.setdefault(problem.subject, []).append(problem)
     records = [each for each in result.records if each.claim.id in problems]
-    records.sort(key=lambda record: _urgency(project, record, problems[record.claim.id]))
+    records.sort(key=lambda record: _urgency(record, problems[record.claim.id]))
     if base is not None and executor is not None:
         runs = [(each.claim, _seed(each, _worst(problems[each.claim.id]), result.committed)) for each in records]
         changed = changed_by_claim(project, base, runs, executor)
         records = [replace(each, changed=changed.get(each.claim.id, ())) for each in records]
-        records.sort(key=lambda record: _urgency(project, record, problems[record.claim.id]))
     fallen = [_fallen(project, each, problems[each.claim.id], result, base) for each in records]
     seconds = {**seconds_of({record.claim.id: record.runs for record in result.records}), **result.seconds}
     return Outcome(result.records, result.problems, tuple(fallen), result.notes, seconds, selection)
@@ -139,8 +134,8 @@ def seconds_of(runs: Mapping[str, Sequence[Run]]) -> dict[str, float]:
     return {name: sum(run.seconds / shares[run.seed, run.seconds] for run in own) for name, own in runs.items()}
 
 
-def _urgency(project: Project, record: Record, problems: Sequence[Problem]) -> tuple[object, ...]:
-    """Ascending: by kind, verdicts before crashes, many symptoms, faults in what changed, main claims, severe ones.
+def _urgency(record: Record, problems: Sequence[Problem]) -> tuple[object, ...]:
+    """Ascending: by kind, verdicts before crashes, many symptoms, main claims, severe ones.
 
     Many symptoms are violated in a claim that looks closely at what broke. Null faults come last of their kind, because
     their claims are about the harness.
@@ -152,7 +147,6 @@ def _urgency(project: Project, record: Record, problems: Sequence[Problem]) -> t
         claim.kind == "null",
         record.verdict in NOT_MEASURED,
         -_violated(record),
-        not _targets(project, claim) & {*record.changed},
         bool(claim.part_of),
         next(severities, SEVERITIES.index("medium")),
     )
@@ -163,22 +157,6 @@ def _violated(record: Record) -> int:
     assert record.evidence is not None  # a claim without evidence is out of date, which is no fall
     healthy = [each for each in record.evidence.variants if each.variant == "healthy"]
     return sum(each.held_runs < each.runs for variant in healthy for each in variant.symptoms)
-
-
-def _targets(project: Project, claim: Claim) -> set[str]:
-    """What the fault of a claim replaces and the module that defines it, named as the parts of a program that change.
-
-    A module that is not imported yet is taken by its name: it may crash.
-    """
-    if claim.fault is None:
-        return set()
-    fault = project.fault(claim.fault)
-    module, _, path = fault.owner.partition(":")
-    if module in sys.modules:
-        with suppress(AttributeError, FaultError):  # it is gone, or no function any more
-            found = healthy_member(fault.owner, fault.member)  # which another module may define
-            return {found.__module__, f"{found.__module__}:{found.__qualname__}"}
-    return {module, f"{module}:{path}.{fault.member}" if path else f"{module}:{fault.member}"}
 
 
 def _fallen(

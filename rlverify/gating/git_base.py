@@ -12,10 +12,6 @@ from typing import Final
 from rlverify.project.content import Project
 from rlverify.records.errors import HarnessError
 
-SHALLOW: Final = (
-    "note: the clone is shallow and has no commit before HEAD, so nothing here says which figures a change asks for; "
-    "fetch the history"
-)
 MAIN_BRANCHES: Final = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
 """With the first that exists, the merge base is looked for."""
 
@@ -94,12 +90,6 @@ def known_base(project: Project) -> Base | None:
         return find_base(project, None)
     except UnknownChangesError:
         return None
-
-
-def is_cut_off(base: Base) -> bool:
-    """Whether the base is HEAD only because the history was not fetched."""
-    is_head = _commit(base.top, "HEAD") == base.commit
-    return is_head and "true" in "".join(git(base.top, "rev-parse", "--is-shallow-repository"))
 
 
 def _asked_commit(top: Path, revision: str) -> str:

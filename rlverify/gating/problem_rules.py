@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rlverify.evidence.comparing import compare
+from rlverify.evidence.evidence_files import compare
 from rlverify.project.planting import PIN_ADVICE
 from rlverify.records.claims import Claim, Verdict
 from rlverify.records.measured import Evidence

@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import subprocess
 import tomllib
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,8 +29,8 @@ from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import digest, module_path
 from rlverify.project.settings import ReportPaths
-from rlverify.records.claims import Claim
-from rlverify.records.measured import Evidence, PairedRun
+from rlverify.records.claims import Claim, Figure
+from rlverify.records.measured import Evidence, FigureEvidence, PairedRun
 from rlverify.records.problems import CLAIM_FELL, Problem
 from rlverify.running.executors import Executor
 from rlverify.running.paired_runs import repeat_runs, seconds_of_claims
@@ -157,9 +156,6 @@ CRASHES: Final = "a repeated run crashes"
 RUNS_IF_NOT: Final = 8
 """How many runs are repeated of a figure whose runs differ between machines; at most all."""
 
-Runs = Mapping[tuple[str, int], PairedRun]
-"""By experiment and seed."""
-
 
 @dataclass(frozen=True)
 class Replayed:
@@ -172,6 +168,72 @@ class Replayed:
     seconds: Mapping[str, float]
     exact: int
     problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RepeatedFigure:
+    """A figure with its committed values, which repeated runs are compared with."""
+
+    claim: Claim
+    evidence: Evidence
+
+    @property
+    def figure(self) -> Figure:
+        """What is claimed."""
+        assert self.claim.figure is not None
+        return self.claim.figure
+
+    @property
+    def committed(self) -> FigureEvidence:
+        """The committed values."""
+        assert self.evidence.figure is not None
+        return self.evidence.figure
+
+    @property
+    def more_seeds(self) -> Sequence[int]:
+        """The runs whose mean is compared where single runs differ between machines."""
+        return () if self.figure.repeats else range(min(RUNS_IF_NOT, len(self.claim.seeds)))
+
+    def value_of(self, run: PairedRun) -> float | None:
+        """The value of a run; None if it crashed or does not give it."""
+        return run.value_of(self.figure.quantity)
+
+    def agrees(self, run: PairedRun) -> bool:
+        """Whether a run gives the committed value of its seed, up to what another machine explains."""
+        value = self.value_of(run)
+        return value is not None and run_agrees(self.committed, run.seed, value, self.figure.tolerance)
+
+    def is_exact(self, run: PairedRun) -> bool:
+        """Whether a run gives the committed value of its seed, to all digits that are kept."""
+        value = self.value_of(run)
+        return value is not None and is_committed_value(self.committed, run.seed, value)
+
+    def first_problem(self, runs: Iterable[PairedRun], *, exactly: bool = False) -> list[Problem]:
+        """Return what is wrong with the first run that is not as it is committed.
+
+        If the runs of this figure differ between machines, the value of one run is compared only exactly.
+
+        :param runs: of seeds that have a committed value
+        """
+        for run in runs:
+            value = self.value_of(run)
+            if value is None:
+                sentence = f"{CRASHES}: seed {run.seed}: {run.why_without(self.figure.quantity)}"
+                return [Problem(self.claim.id, CLAIM_FELL, sentence, "verdict")]
+            if not (self.is_exact(run) if exactly else not self.figure.repeats or self.agrees(run)):
+                return [self._difference(run_difference(self.committed, run.seed, value, self.figure.unit))]
+        return []
+
+    def problems_of_mean(self, runs: Sequence[PairedRun]) -> list[Problem]:
+        """Return where the mean of several runs is not as it is committed."""
+        values = [value for run in runs if (value := self.value_of(run)) is not None]
+        fresh = measured_figure(values, self.committed.claimed)
+        fresh = replace(fresh, values=self.committed.values)  # fewer runs are no difference
+        return [self._difference(each) for each in compare_figures(self.committed, fresh, self.figure.tolerance)]
+
+    def _difference(self, sentence: str) -> Problem:
+        remedy = f"if that is right, {REMEDY_OF_FIGURES}"
+        return Problem(self.claim.id, CLAIM_FELL, f"{DIFFERS}: {sentence}", "values", remedy)
 
 
 def replay(
@@ -197,22 +259,19 @@ def replay(
     """
     runs = repeat_runs(project, paths.runs, seeds, code, executor=executor, on_progress=on_progress)
     own = {
-        claim.id: [runs[claim.experiment, seed] for seed in seeds.get(claim.experiment, ()) if seed in claim.seeds]
-        for claim, _ in figures
+        RepeatedFigure(claim, evidence): [
+            runs[claim.experiment, seed] for seed in seeds.get(claim.experiment, ()) if seed in claim.seeds
+        ]
+        for claim, evidence in figures
     }
-    repeated = [(claim, evidence) for claim, evidence in figures if own[claim.id]]
-    agrees = _is_exact if same_machine else _agrees
-    unlike = [
-        (claim, evidence)
-        for claim, evidence in repeated
-        if not all(agrees(claim, evidence, run) for run in own[claim.id])
-    ]
-    more: dict[str, list[int]] = defaultdict(list)
-    for claim, _ in [] if same_machine else unlike:
-        if all(_value(claim, run) is not None for run in own[claim.id]):  # a crash is the answer
-            known = (*seeds[claim.experiment], *more[claim.experiment])
-            more[claim.experiment] += [seed for seed in _more_seeds(claim) if seed not in known]
-    ended = len(runs)
+    own = {figure: repeated for figure, repeated in own.items() if repeated}
+    ended, more = len(runs), dict[str, list[int]]()
+    unlike = [figure for figure, repeated in own.items() if not all(map(figure.agrees, repeated))]
+    for figure in [] if same_machine else unlike:
+        if all(figure.value_of(run) is not None for run in own[figure]):  # a crash is the answer
+            asked = more.setdefault(figure.claim.experiment, [])
+            known = (*seeds[figure.claim.experiment], *asked)
+            asked += [seed for seed in figure.more_seeds if seed not in known]
     runs |= repeat_runs(
         project,
         paths.runs,
@@ -221,86 +280,12 @@ def replay(
         executor=executor,
         on_progress=lambda done, total: on_progress(ended + done, ended + total),
     )
-    if same_machine:
-        problems = [each for claim, evidence in unlike for each in _inexact(claim, evidence, own[claim.id])]
-    else:
-        problems = [each for claim, evidence in unlike for each in _problems(claim, evidence, own[claim.id], runs)]
-    exact = sum(all(_is_exact(claim, evidence, run) for run in own[claim.id]) for claim, evidence in repeated)
-    return Replayed(seconds_of_claims([claim for claim, _ in repeated], runs.values()), exact, tuple(problems))
-
-
-def _more_seeds(claim: Claim) -> Sequence[int]:
-    """The runs whose mean is compared where single runs differ between machines."""
-    assert claim.figure is not None
-    return () if claim.figure.repeats else range(min(RUNS_IF_NOT, len(claim.seeds)))
-
-
-def _value(claim: Claim, run: PairedRun) -> float | None:
-    assert claim.figure is not None
-    return run.value_of(claim.figure.quantity)
-
-
-def _agrees(claim: Claim, evidence: Evidence, run: PairedRun) -> bool:
-    assert claim.figure is not None
-    assert evidence.figure is not None
-    value = _value(claim, run)
-    return value is not None and run_agrees(evidence.figure, run.seed, value, claim.figure.tolerance)
-
-
-def _is_exact(claim: Claim, evidence: Evidence, run: PairedRun) -> bool:
-    assert evidence.figure is not None
-    value = _value(claim, run)
-    return value is not None and is_committed_value(evidence.figure, run.seed, value)
-
-
-def _inexact(claim: Claim, evidence: Evidence, own: Sequence[PairedRun]) -> list[Problem]:
-    """Of a figure of which a repeated run does not give the committed value to the last digit."""
-    run = next(run for run in own if not _is_exact(claim, evidence, run))
-    value = _value(claim, run)
-    if value is None:
-        return [_crash(claim, run)]
-    assert claim.figure is not None
-    assert evidence.figure is not None
-    return [_difference(claim, run_difference(evidence.figure, run.seed, value, claim.figure.unit))]
-
-
-def _problems(claim: Claim, evidence: Evidence, own: Sequence[PairedRun], runs: Runs) -> list[Problem]:
-    """Of a figure of which a repeated run is not as it is committed: that run, or the mean of several."""
-    assert claim.figure is not None
-    assert evidence.figure is not None
-    several = [run for seed in _more_seeds(claim) if (run := runs.get((claim.experiment, seed))) is not None]
-    for run in (*own, *several):
-        if found := problems_of_run(claim, evidence, run):
-            return found
-    values = [value for run in several if (value := _value(claim, run)) is not None]
-    fresh = measured_figure(values, evidence.figure.claimed)
-    differences = compare_figures(evidence.figure, fresh, claim.figure.tolerance)
-    return [_difference(claim, each) for each in differences if "runs instead of" not in each]
-
-
-def problems_of_run(claim: Claim, evidence: Evidence, run: PairedRun) -> list[Problem]:
-    """What is wrong with one repeated run of a figure, compared with the committed value of its seed.
-
-    If the runs of this figure differ between machines, the value of one run is not compared.
-
-    :param evidence: has a value for this seed
-    """
-    assert claim.figure is not None
-    assert evidence.figure is not None
-    value = _value(claim, run)
-    if value is None:
-        return [_crash(claim, run)]
-    if not claim.figure.repeats or _agrees(claim, evidence, run):
-        return []
-    return [_difference(claim, run_difference(evidence.figure, run.seed, value, claim.figure.unit))]
-
-
-def _crash(claim: Claim, run: PairedRun) -> Problem:
-    assert claim.figure is not None
-    sentence = f"{CRASHES}: seed {run.seed}: {run.why_without(claim.figure.quantity)}"
-    return Problem(claim.id, CLAIM_FELL, sentence, "verdict")
-
-
-def _difference(claim: Claim, sentence: str) -> Problem:
-    remedy = f"if that is right, {REMEDY_OF_FIGURES}"
-    return Problem(claim.id, CLAIM_FELL, f"{DIFFERS}: {sentence}", "values", remedy)
+    problems: list[Problem] = []
+    for figure, repeated in own.items():
+        if same_machine:
+            problems += figure.first_problem(repeated, exactly=True)
+        elif figure in unlike:
+            several = [run for seed in figure.more_seeds if (run := runs.get((figure.claim.experiment, seed)))]
+            problems += figure.first_problem([*repeated, *several]) or figure.problems_of_mean(several)
+    exact = sum(all(map(figure.is_exact, repeated)) for figure, repeated in own.items())
+    return Replayed(seconds_of_claims([figure.claim for figure in own], runs.values()), exact, tuple(problems))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Verdict
 from rlverify.records.errors import MatrixError
 from rlverify.records.matrix import FaultResult, Matrix
-from rlverify.records.problems import CLAIM_FELL, HARNESS_FAILED, Problem
+from rlverify.records.problems import CLAIM_FELL, HARNESS_FAILED, Problem, few
 from rlverify.reporting.kill_matrix_page import kill_matrix
 
 _MATRIX = TypeAdapter(Matrix)
@@ -49,7 +49,6 @@ def load_matrix(path: Path) -> Matrix | None:
 
 MATRIX, REPORT = "matrix.json", "kill-matrix.md"
 REMEDY = "run `rlverify matrix --update`"
-SHOWN = 3
 MUST_BE_DETECTED_BY_ALL = ("defect", "named")
 """Roles of faults that each of the named tests must detect."""
 
@@ -151,20 +150,11 @@ def _sentence(row: FaultResult) -> str:
 
 
 def _misfits(matrix: Matrix, matrix_plan: MatrixPlan) -> Iterator[str]:
-    """Why the matrix is not of the faults and tests of today."""
+    """What of the matrix is not of the faults and tests of today."""
     was, now = (
         {f"{plan.fault} ({plan.kind})": (plan.claims, plan.checks) for plan in plans}
         for plans in ([row.plan for row in matrix.rows], matrix_plan.plans)
     )
-    yield from (f"{name} is new" for name in now if name not in was)
-    yield from (f"{name} is gone" for name in was if name not in now)
-    yield from (f"{name} has changed" for name in now if name in was and was[name] != now[name])
+    yield from (name for name in {**now, **was} if was.get(name) != now.get(name))
     if matrix.suites != matrix_plan.suites:
-        yield "the tests that the documents name have changed"
-
-
-def few(sentences: Iterable[str]) -> str:
-    """The first of them, and how many more there are."""
-    found = [*sentences]
-    shown = found if len(found) <= SHOWN + 1 else [*found[:SHOWN], f"and {len(found) - SHOWN} more"]
-    return ", ".join(shown)
+        yield "the tests that the documents name"

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import ast
 import difflib
-import inspect
-import textwrap
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
 from rlverify.gating.git_base import Base
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import definitions, module_path, source_digest
-from rlverify.project.planting import healthy_member
+from rlverify.project.planting import healthy_member, source_of
 from rlverify.project.registry import Fault
 from rlverify.project.settings import toml_of
 from rlverify.records.claims import Claim, FixGrade, Verdict
@@ -41,7 +38,7 @@ class MatrixPlan:
     @property
     def has_tests(self) -> bool:
         """Whether any test is there that could kill a fault."""
-        return any((self.root / test.partition("::")[0]).is_file() for test in self.columns)
+        return any((self.root / test.partition("::")[0]).is_file() for plan in self.plans for test in plan.tests)
 
     @cached_property
     def named(self) -> tuple[tuple[NamedSuite, Mapping[str, Sequence[str]]], ...]:
@@ -104,38 +101,6 @@ class MatrixPlan:
 
     def _named_for(self, fault: str) -> tuple[str, ...]:
         return _all(*([test for test, names in faults.items() if fault in names] for _, faults in self.named))
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Every test that is run, as it is asked for."""
-        return _all(*(plan.tests for plan in self.plans), *(suite.tests for suite in self.suites))
-
-
-@dataclass(frozen=True)
-class MatrixTask:
-    """What is to be measured.
-
-    :param suites: tests that are to pass on healthy code, whether or not they run under a fault
-    """
-
-    plans: tuple[FaultPlan, ...]
-    suites: tuple[NamedSuite, ...] = ()
-
-    @property
-    def columns(self) -> list[tuple[str, ...]]:
-        """Every test that is run, those of one file together."""
-        tests = {test for plan in self.plans for test in plan.tests} | {
-            test for each in self.suites for test in each.tests
-        }
-        by_file: dict[str, list[str]] = {}
-        for test in sorted(tests):
-            by_file.setdefault(test.partition("::")[0], []).append(test)
-        return [tuple(tests) for tests in by_file.values()]
-
-    @property
-    def sessions(self) -> int:
-        """How many sessions it takes."""
-        return len(self.columns) + len(self.plans)
 
 
 def _roles(claims: Iterable[Claim]) -> Iterator[tuple[str, FaultRole, Claim]]:
@@ -224,13 +189,8 @@ def require_test(root: Path, test: str) -> None:
             if not any(isinstance(node, ast.ClassDef) and node.bases for node in parents):
                 raise
     except (OSError, SyntaxError, LookupError, UnicodeDecodeError) as error:
-        raise MatrixError(test, f"is not a test: {_reason(error)}; correct the id") from error
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "no such file"
-    return str(error.strerror) if isinstance(error, OSError) else str(error)
+        why = getattr(error, "strerror", None) or error
+        raise MatrixError(test, f"is not a test: {why}; correct the id") from error
 
 
 LINES = 40
@@ -238,13 +198,9 @@ LINES = 40
 
 def difference(fault: Fault) -> str:
     """Unified, without decorators, and cut where it gets long."""
-    healthy, faulty = _lines(healthy_member(fault.owner, fault.member)), _lines(fault.replacement)
+    members = healthy_member(fault.owner, fault.member), fault.replacement
+    healthy, faulty = (source_of(each).splitlines() for each in members)
     name = f"{fault.owner}.{fault.member}"
     found = [*difflib.unified_diff(healthy, faulty, f"{name}, healthy", fault.name, n=2, lineterm="")]
     more = [f"... and {len(found) - LINES} more lines"] if len(found) > LINES else []
     return "\n".join([*found[:LINES], *more])
-
-
-def _lines(function: Callable[..., Any]) -> list[str]:
-    source = textwrap.dedent(inspect.getsource(function)).splitlines()
-    return [*dropwhile(lambda line: not line.startswith(("def ", "async def ")), source)]

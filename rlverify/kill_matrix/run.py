@@ -16,11 +16,11 @@ from rlverify.gating.committed_evidence import committed_records, write_report
 from rlverify.gating.git_base import Base
 from rlverify.kill_matrix import sessions
 from rlverify.kill_matrix.committed import MATRIX, REPORT, matrix_json, problems_of, render_page
-from rlverify.kill_matrix.plan import MatrixPlan, MatrixTask, changed_plans, difference
+from rlverify.kill_matrix.plan import MatrixPlan, changed_plans, difference
 from rlverify.kill_matrix.sessions import TestRun, run_tests, run_under_faults
 from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import MatrixError
-from rlverify.records.matrix import FaultPlan, FaultResult, Matrix, TestOutcome, is_of, without_case
+from rlverify.records.matrix import FaultPlan, FaultResult, Matrix, NamedSuite, TestOutcome, is_of, without_case
 from rlverify.records.problems import HARNESS_FAILED, Problem, exit_code_of, outcome_of
 from rlverify.running.executors import Ended, Executor
 from rlverify.running.runner import Progress
@@ -60,14 +60,26 @@ class MatrixResult:
         return {"matrix": asdict(self.matrix), "differences": differences, **outcome_of(self.problems)}
 
 
-def measure(matrix_plan: MatrixPlan, task: MatrixTask, *, executor: Executor, on_progress: Progress) -> MatrixResult:
+def measure(
+    matrix_plan: MatrixPlan,
+    plans: Sequence[FaultPlan],
+    suites: tuple[NamedSuite, ...] = (),
+    *,
+    executor: Executor,
+    on_progress: Progress,
+) -> MatrixResult:
     """Run all tests on healthy code, and those of each fault with it planted.
 
     If a test does not pass on healthy code, no fault is planted: the test would seem to detect every fault.
 
+    :param suites: tests that are to pass on healthy code, whether or not they run under a fault
     :raises MatrixError: if there are no tests, or no pytest that could run them
     """
-    if not any((matrix_plan.root / tests[0].partition("::")[0]).is_file() for tests in task.columns):
+    columns: dict[str, list[str]] = {}
+    asked = [each.tests for each in plans] + [each.tests for each in suites]
+    for test in sorted({test for tests in asked for test in tests}):
+        columns.setdefault(test.partition("::")[0], []).append(test)
+    if not any((matrix_plan.root / file).is_file() for file in columns):
         raise MatrixError(matrix_plan.root, 'no claim names a test that is there; add killed_by = ["tests/..."] to one')
     if find_spec("pytest") is None:
         raise MatrixError("pytest", "cannot be imported, which runs the tests: pip install pytest")
@@ -77,20 +89,20 @@ def measure(matrix_plan: MatrixPlan, task: MatrixTask, *, executor: Executor, on
         def note(*_: object) -> None:
             nonlocal done
             done += 1
-            on_progress(done, task.sessions)
+            on_progress(done, len(columns) + len(plans))
 
         return [result_of(ended) for ended in executor.map(run, given, note=note)]
 
     try:
-        runs = each(partial(_run_on_healthy_code, root), task.columns)
-        unfit = [problem for tests, run in zip(task.columns, runs, strict=True) for problem in _unfit(tests, run)]
+        runs = each(partial(_run_on_healthy_code, root), [*columns.values()])
+        unfit = [problem for tests, run in zip(columns.values(), runs, strict=True) for problem in _unfit(tests, run)]
         if unfit:
-            return MatrixResult(Matrix(today, (), {}, task.suites), tuple(unfit))
+            return MatrixResult(Matrix(today, (), {}, suites), tuple(unfit))
         outcomes = {without_case(test): found for run in runs for test, found in _cases(run)}
-        rows = each(partial(_row, matrix_plan), task.plans)
+        rows = each(partial(_row, matrix_plan), plans)
     finally:
         sessions.close()
-    matrix = Matrix(today, tuple(each for each in rows if isinstance(each, FaultResult)), outcomes, task.suites)
+    matrix = Matrix(today, tuple(each for each in rows if isinstance(each, FaultResult)), outcomes, suites)
     return MatrixResult(matrix, tuple(each for each in rows if isinstance(each, Problem)))
 
 
@@ -158,7 +170,7 @@ def run_matrix(
 ) -> MatrixResult:
     """Measure the whole matrix; replace the committed one and render the pages if asked to.
 
-    Where something could not be measured, nothing is written. Else the matrix is left in the working folder.
+    Where something could not be measured, nothing is written.
 
     :raises MatrixError: as `measure`
     :raises EvidenceError: if a folder cannot be written; nothing has been changed then
@@ -166,12 +178,11 @@ def run_matrix(
     prepare_working_folder(paths.working)
     if update:
         check_writable(paths.reports)
-    task = MatrixTask(matrix_plan.plans, matrix_plan.suites)
-    found = measure(matrix_plan, task, executor=executor, on_progress=on_progress)
+    plans, suites = matrix_plan.plans, matrix_plan.suites
+    found = measure(matrix_plan, plans, suites, executor=executor, on_progress=on_progress)
     if found.unmeasured:
         return found
     files = {MATRIX: matrix_json(found.matrix), REPORT: render_page(matrix_plan.project, found.matrix)}
-    write_files(paths.working, files)
     if update:
         write_files(paths.reports, files)
         # The other pages show which tests passed.
@@ -189,7 +200,7 @@ def run_fault(matrix_plan: MatrixPlan, name: str, *, executor: Executor, on_prog
     plans = tuple(plan for plan in matrix_plan.plans if plan.fault == name)
     if not plans:
         raise MatrixError(name, "no claim and no named test expects anything of it, so that nothing can be run")
-    found = measure(matrix_plan, MatrixTask(plans), executor=executor, on_progress=on_progress)
+    found = measure(matrix_plan, plans, executor=executor, on_progress=on_progress)
     return replace(found, differences={name: difference(asked)})
 
 
@@ -205,6 +216,6 @@ def run_changed(
     plans = [plan for plan in changed_plans(matrix_plan, base) if chosen is None or chosen & set(plan.claims)]
     if not plans or not matrix_plan.has_tests:
         return 0, ()
-    task = MatrixTask(tuple(replace(plan, tests=plan.checks or plan.tests) for plan in plans))
-    found = measure(matrix_plan, task, executor=executor, on_progress=on_progress)
+    again = [replace(plan, tests=plan.checks or plan.tests) for plan in plans]
+    found = measure(matrix_plan, again, executor=executor, on_progress=on_progress)
     return len(plans), found.problems

@@ -16,7 +16,6 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from rlverify.project.catalogue_entries import (
-    IDENTIFIER,
     ClaimedFigureEntry,
     ClaimEntry,
     ConditionEntry,
@@ -27,8 +26,6 @@ from rlverify.project.settings import toml_of
 from rlverify.records.claims import Claim, DocumentedProblem, EarlierCriterion, Figure
 from rlverify.records.errors import CatalogueError, suggestion
 
-NUMBERS: Final = ("seeds", "figure.claimed")
-"""The fields that are lists of numbers."""
 FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "problem": DocumentedProblem.__dataclass_fields__,
     "figure": ClaimedFigureEntry.model_fields,
@@ -164,13 +161,4 @@ def _explain(problem: Mapping[str, Any]) -> tuple[str, str]:
         *outer, name = problem["loc"]
         known = [ClaimEntry.model_fields, *(FIELDS[each] for each in outer if each in FIELDS)][-1]
         return field, f"no such field{suggestion(name, known)}"
-    if problem["type"] == "tuple_type":
-        example = "[0, 1]" if field in NUMBERS else '["..."]'
-        return field, f"must be a list, as in {example}, got {problem['input']!r}"
-    if problem["type"] == "too_short":
-        return field, f"needs {problem['ctx']['min_length']} or more entries"
-    if problem["type"] == "string_pattern_mismatch":
-        letters, example = ("capital", "BUG-1") if problem["ctx"]["pattern"] == IDENTIFIER else ("small", "a-name")
-        wanted = f"{letters} letters and digits, joined by hyphens as in {example}"
-        return field, f"must be of {wanted}, got {problem['input']!r}"
     return field, f"{problem['msg']}, got {problem['input']!r}" if problem["type"] != "missing" else "is missing"

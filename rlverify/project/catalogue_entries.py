@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from datetime import date
 from typing import Annotated, Any
 
@@ -14,7 +13,6 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidationInfo,
-    field_validator,
     model_validator,
 )
 
@@ -125,13 +123,6 @@ class ConditionEntry(BaseModel):
     repeats: Annotated[bool, Field(strict=True)] = False
     earlier: tuple[EarlierEntry, ...] = ()
 
-    @field_validator("expected")
-    @classmethod
-    def _a_figure_can_have_it(cls, expected: Verdict) -> Verdict:
-        if expected not in (*EXPECTED_WITHOUT_FAULT, Verdict.UNDECIDED):
-            raise ValueError("under a condition it can be CONFIRMED, REFUTED or UNDECIDED")
-        return expected
-
 
 class ClaimEntry(BaseModel):
     """One ``[[claim]]`` table as it is written.
@@ -217,20 +208,6 @@ class ClaimEntry(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _document_gives_the_interval(self, info: ValidationInfo) -> ClaimEntry:
-        if self.figure is None or self.figure.document_gives != "interval" or not self.cites:
-            return self
-        lines = [line for cite in self.cites for line in _documents(info).text(cite).splitlines()]
-        ends = {abs(end) for end in self.figure.claimed if math.isfinite(end)}
-        if not any(ends <= {float(number) for number in re.findall(r"\d+(?:\.\d+)?", line)} for line in lines):
-            raise ValueError(
-                "figure.document_gives",
-                f"no cited line has {' and '.join(f'{end:g}' for end in sorted(ends))}; if the interval is our "
-                'criterion, write "statement", and basis = "implied" if no document makes the statement',
-            )
-        return self
-
-    @model_validator(mode="after")
     def _conditions_fit(self) -> ClaimEntry:
         names = [each.name for each in self.condition]
         if len(set(names)) != len(names):
@@ -241,19 +218,4 @@ class ClaimEntry(BaseModel):
                     raise ValueError(f"condition.{field}", f"is missing in {each.name!r}; the claim has no figure")
             if each.of_fix and self.documented_fix is None:
                 raise ValueError("condition.of_fix", f"{each.name!r} is about a fix, and the claim has none")
-        if self.invariant is not None and not all(each.of_fix for each in self.condition):
-            raise ValueError(
-                "invariant", "`invariant` cannot be combined with conditions of the claim; remove one of them"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _lists_fit(self) -> ClaimEntry:
-        for field in ("killed_by", "shows"):
-            if getattr(self, field) and (self.fault is None or self.expected is not Verdict.CONFIRMED):
-                raise ValueError(field, "no test is expected to detect this; leave it out, or expect CONFIRMED")
-        for field in ("seeds", "shows"):
-            given = getattr(self, field) or ()
-            if len(set(given)) != len(given):
-                raise ValueError(field, "names one of them twice")
         return self

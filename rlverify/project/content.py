@@ -5,17 +5,16 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rlverify.project.catalogue import load
 from rlverify.project.citations import Documents
-from rlverify.project.fingerprint import is_within, module_digests, module_path
+from rlverify.project.fingerprint import is_within, module_path
 from rlverify.project.registry import (
     EXPERIMENTS,
     FACTS,
@@ -44,15 +43,6 @@ from rlverify.records.errors import (
     suggestion,
 )
 from rlverify.records.process import stdout_sent_to_stderr
-
-
-def names_what_is_gone(error: BaseException, is_searched: Callable[[str], bool]) -> bool:
-    """Whether a module does not exist, or has not what was to be imported from it.
-
-    :param is_searched: whether a module, given by its dotted name, is one of those that this is about
-    """
-    return isinstance(error, ImportError) and is_searched(error.name or "")
-
 
 Entry = TypeVar("Entry")
 
@@ -167,7 +157,8 @@ class Project:
             own = tuple(self.code_places.values())
             file, line = next((each for each in places if any(map(each[0].is_relative_to, own))), places[0])
             shown = f"{(file.relative_to(self.root) if file.is_relative_to(self.root) else file).as_posix()}:{line}"
-            if self._is_code_under_test(file) or names_what_is_gone(error, self.is_under_test):
+            names_what_is_gone = isinstance(error, ImportError) and self.is_under_test(error.name or "")
+            if self._is_code_under_test(file) or names_what_is_gone:
                 raise BrokenCodeError(shown, error) from error
             if isinstance(error, SystemExit):
                 raise HarnessError(f"{shown}: an import ends the process with exit code {error.code}") from error
@@ -251,21 +242,6 @@ class Project:
                 loaded = importlib.import_module(module)
             return (loaded.Make(),)
 
-    def modules(self, claim: Claim) -> tuple[str, ...]:
-        """Dotted names of the modules that a claim is about, sorted.
-
-        These are the modules that it names and those that its faults replace. If it names none, they are also all that
-        the code which measures it imports from the packages under test.
-        """
-        planted = (self.fault(name) for name in (claim.fault, claim.documented_fix) if name is not None)
-        found = {*claim.modules, *(each.owner.partition(":")[0] for each in planted)}
-        if not claim.modules:
-            within = (*self.settings.under_test, self.package)
-            measuring = {name for name, _ in module_digests(self.sources(claim), within=self.measuring)}
-            imported = (name for name, _ in module_digests(self.sources(claim), within=within))
-            found |= {name for name in imported if name not in measuring}
-        return tuple(sorted(found))
-
     @cached_property
     def code_places(self) -> Mapping[str, Path]:
         """The folder, or file, of each package under test and of the content package, by dotted name.
@@ -287,13 +263,6 @@ class Project:
         """Whether a module, given by its dotted name, belongs to a package under test and is none that measures."""
         return is_within(module, self.settings.under_test) and not is_within(module, self.measuring)
 
-    def sources(self, claim: Claim) -> list[str]:
-        """Dotted names of the modules that define what measures a claim: its probe and faults, or its experiment."""
-        if claim.figure is not None:
-            return [self.experiment(claim.experiment).__module__]
-        names = [name for name in (claim.fault, claim.documented_fix) if name is not None]
-        return [self.probe(claim.probe).__module__, *(self.fault(name).defined_in for name in names)]
-
     def check(self) -> tuple[str, ...]:
         """Compare the catalogue with the content package, in both directions.
 
@@ -301,9 +270,7 @@ class Project:
         :raises CatalogueError: if a claim names a probe, experiment, fault or module that does not exist
         :raises SettingsError: if a package under test cannot be found
         """
-        self.check_packages()
-        for library in self.settings.libraries:
-            self._check_library(library)
+        _ = self.folder, self.code_places
         for claim in self.claims:
             self._check_claim(claim)
         _ = self.figure_plots, self.pages  # so that what cannot be imported is known before anything is measured
@@ -314,21 +281,6 @@ class Project:
             _unused("experiment", self.experiments, {claim.experiment for claim in self.claims}),
         )
         return tuple(filter(None, warnings))
-
-    def check_packages(self) -> None:
-        """Look for the packages that the settings name, without importing them.
-
-        :raises SettingsError: if there is no such package
-        """
-        _ = self.folder
-        _ = self.code_places
-
-    def _check_library(self, library: str) -> None:
-        try:
-            metadata.version(library)
-        except metadata.PackageNotFoundError as error:
-            reason = f"{library!r} is not installed; install it, or leave it out"
-            raise SettingsError(self.root / FILE, "libraries", reason) from error
 
     def _missing(self, key: str, package: str) -> SettingsError:
         places = ", ".join(map(str, self.settings.pythonpath)) or "no folder"

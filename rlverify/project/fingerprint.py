@@ -194,23 +194,6 @@ def module_exists(name: str) -> bool:
     return True
 
 
-def module_digest(name: str) -> str:
-    """Digest of a whole module, by its dotted name; of its bytes if they are no Python, which importing it reports.
-
-    :raises LookupError: if there is no such module
-    """
-    source = module_path(name).read_bytes()
-    try:
-        return source_digest(source)
-    except (SyntaxError, ValueError):  # the latter of a null character
-        return hashlib.sha256(source).hexdigest()[:16]
-
-
-def module_digests(names: Iterable[str], within: tuple[str, ...] = ()) -> tuple[tuple[str, str], ...]:
-    """(name, digest) of each module, and of all that they import from the packages in ``within``, sorted by name."""
-    return tuple((name, module_digest(name)) for name in sorted(module_closure(names, within)))
-
-
 def module_closure(names: Iterable[str], within: tuple[str, ...]) -> set[str]:
     """Modules, and all that they import from some packages, directly or not."""
     found: set[str] = set()

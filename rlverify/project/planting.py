@@ -29,7 +29,6 @@ MISTAKES = (NameError, AttributeError, ImportError, TypeError)
 class Planted:
     """A planted fault, and what has happened with it so far in this process.
 
-    :param owner: the class or module whose member is replaced
     :param original: the healthy function
     :param is_production: whether a module, given by its dotted name, is code under test; None if nobody asks
     :param executions: how often it has run
@@ -117,14 +116,17 @@ def source_of_fault(fault: Fault) -> tuple[str, str] | None:
     """
     try:
         _find_member(_resolve_owner(fault), fault)
-        return fault.target, _source(fault.replacement)
+        return fault.target, source_of(fault.replacement)
     except (StaleFaultError, OSError):
         return None
 
 
-def _source(function: Callable[..., Any]) -> str:
+def source_of(function: Callable[..., Any]) -> str:
+    """Return the source of a function without decorators and comments for tools."""
     lines = textwrap.dedent(inspect.getsource(inspect.unwrap(function))).strip().splitlines()
-    start = next((number for number, line in enumerate(lines) if line.startswith("def ")), 0)  # a lambda has none
+    start = next(
+        (number for number, line in enumerate(lines) if line.startswith(("def ", "async def "))), 0
+    )  # a lambda has none
     return "\n".join(FOR_TOOLS.sub("", line) for line in lines[start:])
 
 
@@ -232,8 +234,6 @@ def unreached_hint(planted: Planted, is_production: Callable[[str], bool]) -> st
     if planted.by_production:
         return None
     found = [*_holders(planted.original, is_production)]
-    if not found and planted.executions == 0:
-        found = [*_overrides(planted, is_production)]
     return "; ".join(found[:SHOWN]) or None
 
 
@@ -263,19 +263,3 @@ def _file(module: ModuleType) -> str:
     parts = module.__name__.split(".")
     file = Path(inspect.getfile(module))
     return "/".join([*parts, file.name] if file.stem == "__init__" else [*parts[:-1], file.name])
-
-
-def _overrides(planted: Planted, is_production: Callable[[str], bool]) -> Iterator[str]:
-    """The subclasses under test that replace the member by one of their own."""
-    member = planted.fault.member
-    for each in _subclasses(planted.owner) if isinstance(planted.owner, type) else ():
-        if is_production(each.__module__) and member in vars(each):
-            place = f"{each.__module__}:{each.__qualname__}"
-            yield f"`{place}` overrides `{member}`; target `{place}.{member}`"
-
-
-def _subclasses(owner: type) -> Iterator[type]:
-    own: list[type] = owner.__subclasses__()
-    for each in own:
-        yield each
-        yield from _subclasses(each)

@@ -6,7 +6,6 @@ import functools
 import importlib
 import importlib.util
 import inspect
-import math
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,6 +59,16 @@ class Registry(Generic[Entry]):
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _registering(registry: Registry[Any], name: str, make: Callable[[Any], Any] = lambda function: function) -> Any:
+    """Return a decorator that registers what is made of a function, which stays as it is."""
+
+    def register(function: Function) -> Function:
+        registry.add(name, make(function), function.__module__)
+        return function
+
+    return register
 
 
 @dataclass(frozen=True)
@@ -139,45 +148,29 @@ def get_fault(name: str) -> Fault:
 
 
 Probe: TypeAlias = Callable[..., Sequence[Observation]]
-AnyProbe = TypeVar("AnyProbe", bound=Probe)
 
 PROBES: Registry[Probe] = Registry("probe")
 
 
-def probe(name: str) -> Callable[[AnyProbe], AnyProbe]:
+def probe(name: str) -> Callable[[Function], Function]:
     """Register the decorated function as the probe ``name``.
 
     :raises RegistrationError: if another probe has this name
     """
-
-    def register(function: AnyProbe) -> AnyProbe:
-        PROBES.add(name, function, function.__module__)
-        return function
-
-    return register
+    return _registering(PROBES, name)  # type: ignore[no-any-return]
 
 
 Experiment: TypeAlias = Callable[..., Mapping[str, float]]
-AnyExperiment = TypeVar("AnyExperiment", bound=Experiment)
 
 EXPERIMENTS: Registry[Experiment] = Registry("experiment")
 
 
-def experiment(name: str) -> Callable[[AnyExperiment], AnyExperiment]:
+def experiment(name: str) -> Callable[[Function], Function]:
     """Register the decorated function as the experiment ``name``.
 
     :raises RegistrationError: if another experiment has this name
     """
-
-    def register(function: AnyExperiment) -> AnyExperiment:
-        EXPERIMENTS.add(name, function, function.__module__)
-        return function
-
-    return register
-
-
-MOST_LINES: Final = 5
-"""As many strokes as a reader can tell apart in grey."""
+    return _registering(EXPERIMENTS, name)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -197,8 +190,6 @@ class Plot:
 
     :param positions: ascending; the same for all lines
     :param note: what was measured, and how, in a sentence or two; shown next to the plot
-    :param log_x: whether the horizontal axis is logarithmic; then all positions are above 0
-    :param log_y: whether the vertical axis is; then all values are
     """
 
     title: str
@@ -207,24 +198,11 @@ class Plot:
     positions: tuple[float, ...]
     lines: tuple[Line, ...]
     note: str
-    log_x: bool = False
-    log_y: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.lines or len(self.lines) > MOST_LINES:
-            raise ValueError(f"{self.title!r} has {len(self.lines)} lines; draw 1 to {MOST_LINES}")
-        values = [value for line in self.lines for value in line.values if value is not None]
-        if any(len(line.values) != len(self.positions) for line in self.lines) or not values:
-            raise ValueError(f"{self.title!r}: every line needs one value or None for each of {len(self.positions)}")
-        for logarithmic, numbers in ((self.log_x, self.positions), (self.log_y, values)):
-            if not all(math.isfinite(each) and (each > 0.0 or not logarithmic) for each in numbers):
-                raise ValueError(f"{self.title!r}: a number is not finite, or not above 0 on a logarithmic axis")
 
 
 PLOTS_FOLDER: Final = "plots"
 """Folder of the pictures, in that of the reports."""
 PlotDrawing: TypeAlias = Callable[..., Plot]
-AnyDrawing = TypeVar("AnyDrawing", bound=PlotDrawing)
 
 
 @dataclass(frozen=True)
@@ -242,23 +220,17 @@ class FigurePlot:
 FIGURE_PLOTS: Registry[FigurePlot] = Registry("plot")
 
 
-def figure_plot(name: str, *claims: str) -> Callable[[AnyDrawing], AnyDrawing]:
+def figure_plot(name: str, *claims: str) -> Callable[[Function], Function]:
     """Register the decorated function as what draws the plot ``name`` from the values of figures.
 
     :param claims: ids of the figures; the function is called with the values of each
     :raises RegistrationError: if another plot of figures has this name
     """
-
-    def register(function: AnyDrawing) -> AnyDrawing:
-        FIGURE_PLOTS.add(name, FigurePlot(claims, function), function.__module__)
-        return function
-
-    return register
+    return _registering(FIGURE_PLOTS, name, lambda draw: FigurePlot(claims, draw))  # type: ignore[no-any-return]
 
 
 # The argument is a rlverify.reporting.report_data.ReportData, which this package is below.
 PageRenderer: TypeAlias = Callable[[Any], str]
-AnyRenderer = TypeVar("AnyRenderer", bound=PageRenderer)
 
 
 @dataclass(frozen=True)
@@ -284,7 +256,7 @@ RESERVED: Final = ("index.md", "all-claims.md", "claims.md", "kill-matrix.md")
 PAGES: Registry[Page] = Registry("page")
 
 
-def page(name: str, *, title: str, about: str, documents: Iterable[str] = ()) -> Callable[[AnyRenderer], AnyRenderer]:
+def page(name: str, *, title: str, about: str, documents: Iterable[str] = ()) -> Callable[[Function], Function]:
     """Register the decorated function as what renders the page ``name``.
 
     The function is called with a `rlverify.reporting.report_data.ReportData` and returns the page as Markdown.
@@ -297,31 +269,21 @@ def page(name: str, *, title: str, about: str, documents: Iterable[str] = ()) ->
         raise RegistrationError(
             f"a page cannot be named {name!r}; choose a file name that ends with .md, other than {', '.join(RESERVED)}"
         )
-
-    def register(function: AnyRenderer) -> AnyRenderer:
-        PAGES.add(name, Page(name, title, about, tuple(documents), function), function.__module__)
-        return function
-
-    return register
+    about_documents = tuple(documents)
+    return _registering(PAGES, name, lambda render: Page(name, title, about, about_documents, render))  # type: ignore[no-any-return]
 
 
 Facts: TypeAlias = Callable[[Any, Path], Any]
 """From a `Project` and its folder of reports to what templates of the project read."""
-AnyFacts = TypeVar("AnyFacts", bound=Facts)
 
 FACTS: Registry[Facts] = Registry("page")
 
 
-def facts(name: str) -> Callable[[AnyFacts], AnyFacts]:
+def facts(name: str) -> Callable[[Function], Function]:
     """Register the decorated function of a module in ``pages``: what it returns is ``data.facts[name]`` in templates.
 
     The facts ``remarks`` are a line of Markdown for the section of a claim, by its id.
 
     :raises RegistrationError: if other facts have this name
     """
-
-    def register(function: AnyFacts) -> AnyFacts:
-        FACTS.add(name, function, function.__module__)
-        return function
-
-    return register
+    return _registering(FACTS, name)  # type: ignore[no-any-return]

@@ -11,15 +11,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from rlverify.records.errors import CatalogueError, SettingsError, suggestion
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """What a file of the content package says, unchecked.
-
-    :raises CatalogueError: if it cannot be read
-    """
-    return toml_of(path, partial(CatalogueError, path.name, "", ""))
+from rlverify.records.errors import SettingsError, suggestion
 
 
 def toml_of(path: Path, broken: Callable[[str], Exception]) -> dict[str, Any]:
@@ -122,7 +114,7 @@ def find_root(start: Path) -> Path:
     :raises SettingsError: if there is none, or a ``pyproject.toml`` on the way cannot be read
     """
     for folder in (start, *start.parents):
-        if (folder / FILE).is_file() and has_settings(folder / FILE):
+        if (folder / FILE).is_file() and settings_in(folder / FILE) is not None:
             return folder
     raise SettingsError(
         start,
@@ -132,21 +124,13 @@ def find_root(start: Path) -> Path:
     )
 
 
-def has_settings(path: Path) -> bool:
-    """Whether a ``pyproject.toml`` has the table.
-
-    :raises SettingsError: if it cannot be read
-    """
-    return _table(path) is not None
-
-
 def load_settings(root: Path) -> Settings:
     """The settings of the project in a folder.
 
     :raises SettingsError: naming the file, and the key if one of them is unknown, missing or wrong
     """
     path = root / FILE
-    content = _table(path)
+    content = settings_in(path)
     if content is None:
         raise SettingsError(path, "", f"has no table [{TABLE}]; run `rlverify init` in {root}")
     try:
@@ -181,16 +165,17 @@ def suites_alone(start: Path) -> tuple[Path, tuple[str, ...]] | None:
     :raises SettingsError: if there is no project, or the suites are no list of texts
     """
     root = find_root(start)
-    content = _table(root / FILE)
+    content = settings_in(root / FILE)
     if content is None or set(content) != {"suites"}:
         return None
     found = content["suites"]
     if not isinstance(found, list) or not found or not all(isinstance(each, str) and each for each in found):
-        raise SettingsError(root / FILE, "suites", f'must be a list of texts, as in ["module:suite"], got {found!r}')
+        raise SettingsError(root / FILE, "suites", 'must be a list of texts, as in ["module:suite"]')
     return root, tuple(found)
 
 
-def _table(path: Path) -> Mapping[str, Any] | None:
+def settings_in(path: Path) -> Mapping[str, Any] | None:
+    """Return the table of a ``pyproject.toml``, or None; raise SettingsError if it cannot be read."""
     found: Any = toml_of(path, partial(SettingsError, path, ""))
     for key in TABLE.split("."):
         if not isinstance(found, dict) or key not in found:

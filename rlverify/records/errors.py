@@ -31,12 +31,7 @@ class UsageError(HarnessError, ValueError):
 
 
 class SettingsError(HarnessError, ValueError):
-    """The settings of a project cannot be used.
-
-    :param path: the file, or the folder in which none was found
-    :param key: the setting that is wrong, or empty
-    :param reason: what is wrong with it
-    """
+    """The settings of a project cannot be used; ``key`` is the setting that is wrong, or empty."""
 
     def __init__(self, path: str | PathLike[str], key: str, reason: str) -> None:
         super().__init__(f"settings {path}{f', {key}' if key else ''}: {reason}")
@@ -45,13 +40,7 @@ class SettingsError(HarnessError, ValueError):
 
 
 class CatalogueError(HarnessError, ValueError):
-    """An entry of the catalogue cannot be used.
-
-    :param file: name of the TOML file
-    :param claim: id of the entry, or its position where it has none; empty for the file as a whole
-    :param field: the field, or empty
-    :param reason: what is wrong with it
-    """
+    """An entry of the catalogue cannot be used; ``claim`` is its id or position, empty for the file as a whole."""
 
     def __init__(self, file: str, claim: str, field: str, reason: str) -> None:
         super().__init__(f"catalogue {', '.join(part for part in (file, claim, field) if part)}: {reason}")
@@ -85,39 +74,15 @@ class TimeLimitError(HarnessError):
 
 
 class EvidenceError(HarnessError, ValueError):
-    """A file of evidence is missing, broken or says something else than its own counts.
-
-    :param path: the file
-    :param reason: what is wrong with it
-    """
+    """A file of evidence is missing, broken or says something else than its own counts."""
 
     def __init__(self, path: str | PathLike[str], reason: str) -> None:
         super().__init__(f"evidence {path}: {reason}")
         self.path = path
 
 
-class UnwritableFolderError(EvidenceError):
-    """A folder for evidence or reports cannot be written.
-
-    :param path: the folder
-    :param reason: why not
-    """
-
-    def __init__(self, path: str | PathLike[str], reason: str) -> None:
-        HarnessError.__init__(
-            self,
-            f"folder {path}: cannot be written: {reason}; nothing was changed; make it writable, or choose another "
-            "folder",
-        )
-        self.path = path
-
-
 class MatrixError(HarnessError, ValueError):
-    """The kill matrix, or what it is made from, is missing, broken or says something else than its own rows.
-
-    :param subject: the file, fault or test
-    :param reason: what is wrong with it
-    """
+    """The kill matrix, or what it is made from (a file, a fault, a test), is missing or broken."""
 
     def __init__(self, subject: str | PathLike[str], reason: str) -> None:
         super().__init__(f"kill matrix, {subject}: {reason}")

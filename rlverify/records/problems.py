@@ -15,7 +15,7 @@ fault that no run executes, undecided runs) while its committed evidence is as e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -25,6 +25,9 @@ CLAIM_FELL = 1
 HARNESS_FAILED = 2
 """No claim fell, and the harness could not tell of all of them."""
 INTERRUPTED = 130
+
+SCHEMA_VERSION: Final = 1
+"""Of every JSON object that the command line gives; a field that is removed or changes its meaning raises it."""
 
 
 ProblemKind: TypeAlias = Literal["healthy", "verdict", "grade", "values", "stale", "pin", "suite", "other"]
@@ -57,6 +60,12 @@ class Problem:
     def fell(self) -> bool:
         """Whether this makes a claim fall."""
         return self.kind in FALLEN
+
+
+def few(texts: Iterable[str], most: int = 3) -> str:
+    """Return the first of the texts, and how many more there are."""
+    found = [*texts]
+    return ", ".join(found if len(found) <= most + 1 else [*found[:most], f"and {len(found) - most} more"])
 
 
 def exit_code_of(problems: Sequence[Problem]) -> int:

@@ -14,8 +14,7 @@ from rlverify.checks.pytest_door import details
 from rlverify.checks.targets import Target
 from rlverify.evidence.files import canonical_json
 from rlverify.records.claims import Severity
-from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED
-from rlverify.reporting.json_report import SCHEMA_VERSION
+from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, SCHEMA_VERSION
 from rlverify.reporting.junit import junit_document
 from rlverify.reporting.outcome import Case
 from rlverify.reporting.sarif import SarifResult, SarifRule, sarif_document

@@ -15,7 +15,6 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from rlverify.records.problems import HARNESS_FAILED, Problem, with_advice
 from rlverify.reporting.outcome import Case, Outcome, block
-from rlverify.reporting.phrasing import difference, outcome, spread, statement, told
 from rlverify.verdicts.verdict import ClaimStatus, Record, status_of
 
 # What XML 1.0 has no way to write, escaped or not.
@@ -66,32 +65,9 @@ COMMITTED: Final = "committed files"
 EVIDENCE: Final = "results are up to date"
 
 
-class JUnitReport:
-    """JUnit's XML: a claim that is not as expected fails, one that could not be measured is an error."""
-
-    def format(self, records: Sequence[Record]) -> str:
-        """The whole file, with the counts that readers of it expect."""
-        return junit_document([_committed_case(record) for record in records])
-
-
 def junit_of_run(outcome: Outcome) -> str:
     """The file of one run: a failure for each claim that fell, an error for each that could not be measured."""
     return junit_document([*_run_cases(outcome), *_other_cases(outcome), *outcome.checks])
-
-
-def _committed_case(record: Record) -> Case:
-    claim, status = record.claim, status_of(record)
-    text = (
-        f"{statement(claim)}\nrlverify reproduce {claim.id}"
-        if status in ELEMENTS
-        else difference(record) or _conditions(record)
-    )
-    return Case(claim.document, f"{claim.id} {claim.title}", status, told(record), text)
-
-
-def _conditions(record: Record) -> str:
-    found = spread(record)
-    return f"{outcome(record)}: {found}" if found else ""
 
 
 def _run_cases(outcome: Outcome) -> Iterator[Case]:

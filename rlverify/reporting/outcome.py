@@ -16,6 +16,7 @@ from rlverify.records.problems import (
     Problem,
     ProblemKind,
     exit_code_of,
+    few,
     is_regression,
     with_advice,
 )
@@ -235,7 +236,7 @@ def _blocks(fallen: Sequence[FallenClaim]) -> list[tuple[list[FallenClaim], list
         first, *others = group = list(members)
         first = replace(first, edit=()) if first.edit in quoted else first
         quoted.add(first.edit)
-        same = [f"  for the same reason: {_few([each.claim.id for each in others])}"] if others else []
+        same = [f"  for the same reason: {few((each.claim.id for each in others), SHOWN_IDS)}"] if others else []
         found.append((group, [*block(first), *same, ""]))
     return found
 
@@ -259,42 +260,27 @@ def _after_blocks(outcome: Outcome) -> list[str]:
     if len(others) > MOST_OTHERS:
         others = [*others[: MOST_OTHERS - 1], f"and {len(others) - MOST_OTHERS + 1} more problems; see --json FILE"]
     advice = {each.remedy for each in with_advice(outcome.problems) if each.kind == "values" and each.remedy}
-    lines = [*others, *advice, *_pin_line(outcome), *_stale_line(outcome), *outcome.notes]
+    fell = {each.claim.id for each in outcome.fallen}
+    problems = [each for each in with_advice(outcome.problems) if each.subject not in fell]
+    stale = _in_one_line([each for each in problems if each.kind == "stale"], "committed results are out of date")
+    pins = _in_one_line([each for each in problems if each.kind == "pin"], "claims have stale faults")
+    lines = [*others, *advice, *pins, *stale, *outcome.notes]
     return [*lines, *([outcome.selection] if outcome.selection else []), summary(outcome)]
 
 
-def _pin_line(outcome: Outcome) -> list[str]:
-    """One line for all faults of which the target has changed."""
-    pins = [each for each in with_advice(outcome.problems) if each.kind == "pin"]
-    if len(pins) < 2:
-        return [str(problem) for problem in pins]
-    reasons = [*dict.fromkeys(problem.sentence for problem in pins)]
-    more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
-    claims = f"{len(pins)} claims have stale faults ({_few([each.subject for each in pins])})"
-    advice = next((f"; {each.remedy}" for each in pins if each.remedy and each.sentence == reasons[0]), "")
-    return [f"{claims}: {reasons[0]}{more}{advice}"]
-
-
-def _stale_line(outcome: Outcome) -> list[str]:
-    """One line for all results that are out of date, if there are several."""
-    fell = {each.claim.id for each in outcome.fallen}
-    stale = [each for each in with_advice(outcome.problems) if each.kind == "stale" and each.subject not in fell]
-    if len(stale) < 2:
-        return [str(problem) for problem in stale]
-    why = [*dict.fromkeys(problem.sentence for problem in stale)]
-    remedies = "; ".join(dict.fromkeys(problem.remedy for problem in stale if problem.remedy))
-    line = f"{len(stale)} committed results are out of date ({_few([problem.subject for problem in stale])}): "
-    line += "; ".join([*why[:SHOWN_REASONS], *([f"and {len(why) - SHOWN_REASONS} more"] * (len(why) > SHOWN_REASONS))])
-    return [f"{line}; {remedies or 'repair the fallen claims first'}"]
+def _in_one_line(problems: Sequence[Problem], what: str) -> list[str]:
+    """One line for several problems of a kind, with the first reasons and remedies."""
+    if len(problems) < 2:
+        return [str(problem) for problem in problems]
+    why = [*dict.fromkeys(problem.sentence for problem in problems)]
+    more = [f"and {len(why) - SHOWN_REASONS} more"] * (len(why) > SHOWN_REASONS)
+    remedies = [*dict.fromkeys(problem.remedy for problem in problems if problem.remedy)][:SHOWN_REASONS]
+    subjects = few((problem.subject for problem in problems), SHOWN_IDS)
+    return [f"{len(problems)} {what} ({subjects}): {'; '.join([*why[:SHOWN_REASONS], *more, *remedies])}"]
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
-
-
-def _few(ids: Sequence[str]) -> str:
-    shown = ids if len(ids) <= SHOWN_IDS + 1 else [*ids[:SHOWN_IDS], f"and {len(ids) - SHOWN_IDS} more"]
-    return ", ".join(shown)
 
 
 def _claims(number: int) -> str:

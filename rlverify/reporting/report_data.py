@@ -17,27 +17,16 @@ from rlverify.records.claims import Claim, Verdict
 from rlverify.verdicts.verdict import Record, with_conditions
 
 
-@dataclass(frozen=True)
-class PlantedCode:
-    """What a fault or a documented fix replaces a member by, as source code.
-
-    :param target: ``package.module:Class.member``
-    """
-
-    target: str
-    replacement: str
-
-
-def planted_code(claim: Claim, code: Mapping[str, PlantedCode]) -> list[tuple[str, str]]:
+def planted_code(claim: Claim, code: Mapping[str, tuple[str, str]]) -> list[tuple[str, str]]:
     """(title, source) of the bug and of the documented fix; empty where a claim plants nothing.
 
     The healthy member is left out: a renamed local variable would make committed pages out of date.
 
-    :param code: by name of the fault or fix
+    :param code: target and source of what replaces it, by name of the fault or fix
     """
     named = (("the bug", claim.fault), ("the documented fix", claim.documented_fix))
     return [
-        (f"{title}, in place of {code[name].target}", code[name].replacement)
+        (f"{title}, in place of {code[name][0]}", code[name][1])
         for title, name in named
         if name is not None and name in code
     ]
@@ -73,7 +62,7 @@ class ReportData:
     plots: Mapping[str, Plot] = field(default_factory=dict)
     templates: Path | None = None
     command: str = "rlverify"
-    code: Mapping[str, PlantedCode] = field(default_factory=dict)
+    code: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     full_audit: FullAudit = field(default_factory=FullAudit)
     under_test: tuple[str, ...] = ()
     has_matrix: bool = False
@@ -118,36 +107,9 @@ class ReportData:
         """The records whose sections stand on a page, differences first."""
         return [record for record in self.claims if self.home(record.claim) == page]
 
-    def visitors(self, document: str) -> list[Record]:
-        """Records that cite a document and have their section on another page, differences first."""
-        return [
-            record
-            for record in self.claims
-            if self.home(record.claim) != self.page_for(document)
-            and any(spans(cite)[0] == document for cite in record.claim.cites)
-        ]
-
     def parts(self, claim_id: str) -> list[Record]:
         """The effects, options and assurances of a problem, wherever their sections stand."""
         return [record for record in self.records if record.claim.part_of == claim_id]
-
-    def problems(self, *documents: str) -> list[Record]:
-        """The problems that documents describe, differences first."""
-        return [r for r in self.claims if r.claim.problem is not None and document_key(r.claim.document) in documents]
-
-    def about(self, prefix: str, *cites: str) -> list[Record]:
-        """Records whose ids begin with a word, and those that cite at least one of these lines; differences first."""
-        found = {record.claim.id for record in self.citing(*cites)}
-        return [r for r in self.claims if r.claim.id in found or r.claim.id.startswith(f"{prefix}-")]
-
-    def citing(self, *cites: str) -> list[Record]:
-        """Records that cite at least one of these lines, differences first."""
-        wanted = [spans(cite) for cite in cites]
-        return [
-            record
-            for record in self.claims
-            if any(_overlap(spans(cite), want) for cite in record.claim.cites for want in wanted)
-        ]
 
     def home(self, claim: Claim) -> str:
         """The page on which a claim has its section."""
@@ -183,10 +145,6 @@ def spans(cite: str) -> tuple[str, int, int]:
     return document, int(first), int(last or first)
 
 
-def _overlap(one: tuple[str, int, int], other: tuple[str, int, int]) -> bool:
-    return one[0] == other[0] and one[1] <= other[2] and other[1] <= one[2]
-
-
 def differences_first(records: Sequence[Record]) -> list[Record]:
     """Claims that contradict their document, then holes, then all others; each in the order of the catalogue."""
     return sorted(records, key=lambda record: (not record.contradicts_document, record.verdict is not None))
@@ -216,11 +174,11 @@ def collect(project: Project, reports: Path, records: Sequence[Record], full_aud
     )
 
 
-def _code(project: Project) -> Mapping[str, PlantedCode]:
+def _code(project: Project) -> Mapping[str, tuple[str, str]]:
     """What every fault and documented fix that a claim names replaces; nothing of one whose target is gone."""
     names = {name for claim in project.claims for name in (claim.fault, claim.documented_fix) if name is not None}
     found = {name: source_of_fault(each) for name, each in project.faults.items() if name in names}
-    return {name: PlantedCode(*sources) for name, sources in found.items() if sources is not None}
+    return {name: sources for name, sources in found.items() if sources is not None}
 
 
 def _plots(project: Project, records: Sequence[Record]) -> dict[str, Plot]:

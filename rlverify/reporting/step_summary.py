@@ -11,42 +11,21 @@ from rlverify.reporting.outcome import Outcome, lines_of
 from rlverify.reporting.phrasing import difference, outcome_in_words, told
 from rlverify.verdicts.verdict import ClaimStatus, Record, status_of
 
-LIMIT: Final = 2**20
-"""Bytes that GitHub shows; a summary that is longer by one it refuses as a whole."""
-
 HEADING: Final = "| claim | measured | what it says | proof |\n|---|---|---|---|\n"
 ORDER: Final = tuple(ClaimStatus)
 NONE_FELL: Final[Mapping[str, str]] = {}
 
 
-class StepSummary:
-    """One table, worst first, cut off within the limit with a word on what was left out.
+def table_of(records: Sequence[Record], fallen: Mapping[str, str] = NONE_FELL) -> str:
+    """Return one table, worst first.
 
-    :param limit: bytes in UTF-8
+    :param fallen: how claims fell, in a few words, by their ids; these failed whatever their verdict
     """
-
-    def __init__(self, limit: int = LIMIT) -> None:
-        self.limit = limit
-
-    def format(self, records: Sequence[Record], fallen: Mapping[str, str] = NONE_FELL) -> str:
-        """The summary as GitHub-flavoured Markdown.
-
-        :param fallen: how claims fell, in a few words, by their ids; these failed whatever their verdict
-        """
-        statuses = {
-            each.claim.id: ClaimStatus.FAILED if each.claim.id in fallen else status_of(each) for each in records
-        }
-        ordered = sorted(
-            records, key=lambda each: (ORDER.index(statuses[each.claim.id]), not each.contradicts_document)
-        )
-        head = f"## rlverify\n\n{_counts(records, statuses)}\n\n{HEADING}"
-        rows = [_row(record, statuses[record.claim.id], fallen) for record in ordered]
-        kept, left = rows, 0
-        room = self.limit - len((head + _cut(len(rows))).encode())
-        if len((head + "".join(rows)).encode()) > self.limit:
-            kept = _within(rows, room)
-            left = len(rows) - len(kept)
-        return head + "".join(kept) + (_cut(left) if left else "")
+    statuses = {each.claim.id: ClaimStatus.FAILED if each.claim.id in fallen else status_of(each) for each in records}
+    ordered = sorted(records, key=lambda each: (ORDER.index(statuses[each.claim.id]), not each.contradicts_document))
+    head = f"## rlverify\n\n{_counts(records, statuses)}\n\n{HEADING}"
+    rows = [_row(record, statuses[record.claim.id], fallen) for record in ordered]
+    return head + "".join(rows)
 
 
 def _counts(records: Sequence[Record], statuses: Mapping[str, ClaimStatus]) -> str:
@@ -64,20 +43,6 @@ def _row(record: Record, status: ClaimStatus, fallen: Mapping[str, str]) -> str:
     return f"| {claim.id} | {cell(measured)} | {cell(words)} | `rlverify reproduce {claim.id}` |\n"
 
 
-def _within(rows: Sequence[str], room: int) -> list[str]:
-    kept = []
-    for row in rows:
-        room -= len(row.encode())
-        if room < 0:
-            break
-        kept.append(row)
-    return kept
-
-
-def _cut(left: int) -> str:
-    return f"\nTruncated: {left} more claims do not fit here; all of them are in the index of the reports.\n"
-
-
 TITLES = {0: "as expected", 1: "failed", 2: "could not be measured"}
 
 
@@ -86,7 +51,6 @@ def summary_of_run(outcome: Outcome) -> str:
     text = "\n".join(line.replace("```", "'''") for line in lines_of(outcome))
     head = f"# rlverify: {TITLES[outcome.exit_code]}\n\n```text\n{text}\n```\n\n"
     before, after = "<details><summary>All claims</summary>\n\n", "\n</details>\n"
-    room = LIMIT - len((head + before + after).encode())
     failed = {each.subject: each.sentence for each in outcome.problems if each.kind == "other" and each.exit_code == 1}
     fallen = {each.claim.id: each.headline for each in outcome.fallen}
-    return head + before + StepSummary(room).format(outcome.records, {**failed, **fallen}) + after
+    return head + before + table_of(outcome.records, {**failed, **fallen}) + after

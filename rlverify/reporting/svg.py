@@ -18,10 +18,6 @@ WIDTH, HEIGHT = 760.0, 340.0
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 540.0, 40.0, 290.0
 ROW = 30.0
 WRAP = 25
-WIDER: Final = 3.0
-"""By how much a line is wider for each line that covers it."""
-NEAR: Final = 1.5
-"""Lines that are nearer than this cannot be told apart."""
 
 # Okabe and Ito's colours, told apart by colour-blind readers; the dashes tell them apart in grey.
 STROKES: Final = (
@@ -43,19 +39,17 @@ class _Axis:
     high: float
     start: float
     end: float
-    logarithmic: bool
     ticks: tuple[float, ...]
 
     def place(self, number: float) -> float:
-        low, high, at = (math.log10(x) if self.logarithmic else x for x in (self.low, self.high, number))
-        return self.start + (at - low) / (high - low) * (self.end - self.start)
+        return self.start + (number - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
 def draw(plot: Plot) -> str:
     """The plot as an SVG file."""
     values = [value for line in plot.lines for value in line.values if value is not None]
-    x = _axis(plot.positions, LEFT, RIGHT, plot.log_x)
-    y = _axis(values if plot.log_y else [0.0, *values], BOTTOM, TOP, plot.log_y)
+    x = _axis(plot.positions, LEFT, RIGHT)
+    y = _axis([0.0, *values], BOTTOM, TOP)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(WIDTH)} {_n(HEIGHT)}" role="img">',
         f"<title>{escape(plot.title)}</title>",
@@ -67,22 +61,18 @@ def draw(plot: Plot) -> str:
         _text((LEFT + RIGHT) / 2.0, HEIGHT - 12.0, plot.x_label, "middle"),
         _turned(16.0, (TOP + BOTTOM) / 2.0, plot.y_label),
     ]
-    strokes = _strokes(plot.lines, y)
-    for line, stroke in zip(plot.lines, strokes, strict=True):
+    strokes = [f'stroke="{colour}"' + f' stroke-dasharray="{dashes}"' * bool(dashes) for colour, dashes in STROKES]
+    for line, stroke in zip(plot.lines, strokes, strict=False):
         parts += _line(line, plot.positions, x, y, stroke)
     return "\n".join([*parts, *_legend(plot.lines, strokes), "</svg>", ""])
 
 
-def _axis(numbers: Sequence[float], start: float, end: float, logarithmic: bool) -> _Axis:
+def _axis(numbers: Sequence[float], start: float, end: float) -> _Axis:
     low, high = min(numbers), max(numbers)
-    if logarithmic:
-        first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-        last = max(last, first + 1)
-        return _Axis(10.0**first, 10.0**last, start, end, True, tuple(10.0**p for p in range(first, last + 1)))
     step = _step((high - low) or abs(high) or 1.0)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     last = max(last, first + 1)
-    return _Axis(first * step, last * step, start, end, False, tuple(k * step for k in range(first, last + 1)))
+    return _Axis(first * step, last * step, start, end, tuple(k * step for k in range(first, last + 1)))
 
 
 def _step(span: float) -> float:
@@ -111,27 +101,9 @@ def _line(line: Line, positions: Sequence[float], x: _Axis, y: _Axis, stroke: st
     yield f'<path class="line" {stroke} d="{path}"/>'
 
 
-def _strokes(lines: Sequence[Line], y: _Axis) -> list[str]:
-    """How each line is drawn: where later lines cover it, it is solid and wide enough to be seen below them."""
-    found = []
-    for number, (line, (colour, dashes)) in enumerate(zip(lines, STROKES, strict=False)):
-        covering = sum(_coincide(line, other, y) for other in lines[number + 1 :])
-        style = f' style="stroke-width:{_n(2 + WIDER * covering)}"' if covering else ""
-        dashed = f' stroke-dasharray="{dashes}"' if dashes and not covering else ""
-        found.append(f'stroke="{colour}"{dashed}{style}')
-    return found
-
-
-def _coincide(line: Line, other: Line, y: _Axis) -> bool:
-    """Whether two lines cannot be told apart at most of their points."""
-    pairs = zip(line.values, other.values, strict=True)
-    places = [(y.place(one), y.place(two)) for one, two in pairs if one is not None and two is not None]
-    return sum(abs(one - two) < NEAR for one, two in places) > len(places) / 2
-
-
 def _legend(lines: Sequence[Line], strokes: Sequence[str]) -> Iterator[str]:
     place = TOP + 10.0
-    for line, stroke in zip(lines, strokes, strict=True):
+    for line, stroke in zip(lines, strokes, strict=False):
         yield f'<path class="line" {stroke} d="M{_n(RIGHT + 14.0)} {_n(place)}h26"/>'
         for row in _wrapped(line.label):
             yield _text(RIGHT + 46.0, place + 4.0, row, "start")

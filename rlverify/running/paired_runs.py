@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
-from typing import Annotated, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing import Any
 
 from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project
@@ -31,19 +28,6 @@ from rlverify.records.measured import PairedRun
 from rlverify.records.process import pin_threads
 from rlverify.running.executors import Ended, Executor, ProcessExecutor
 from rlverify.running.runner import Progress, how_it_died, run_within
-
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class _File(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    schema_version: Literal[3]
-    experiment: str
-    seed: int
-    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    quantities: Annotated[dict[str, Finite], Field(min_length=1)]
-    code: str
 
 
 @dataclass(frozen=True)
@@ -69,21 +53,9 @@ class RunStore:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self._path(run.seed)
-        pending = path.with_suffix(".pending")
-        content = _File(
-            schema_version=3,
-            experiment=run.experiment,
-            seed=run.seed,
-            seconds=run.seconds,
-            quantities=dict(run.quantities),
-            code=code,
-        )
-        with pending.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(json.dumps(content.model_dump()) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        pending.replace(path)
-        _sync_folder(self.folder)
+        content = {"seconds": run.seconds, "quantities": dict(run.quantities), "code": code}
+        path.with_suffix(".pending").write_text(json.dumps(content) + "\n", encoding="utf-8")
+        path.with_suffix(".pending").replace(path)
 
     def load(self, seeds: Iterable[int], code: str) -> list[PairedRun]:
         """Those of the runs that are kept; a file that cannot be read counts as none, so that its run is made again.
@@ -92,9 +64,9 @@ class RunStore:
         """
         found = ((seed, _read(self._path(seed))) for seed in seeds)
         return [
-            PairedRun(self.experiment, seed, tuple(kept.quantities.items()), kept.seconds)
+            PairedRun(self.experiment, seed, tuple(kept["quantities"].items()), kept["seconds"])
             for seed, kept in found
-            if kept is not None and (kept.experiment, kept.seed, kept.code) == (self.experiment, seed, code)
+            if kept is not None and kept["code"] == code
         ]
 
     def discard(self, seeds: Iterable[int]) -> None:
@@ -104,32 +76,19 @@ class RunStore:
 
     def seconds(self) -> list[float]:
         """How long each kept run of the experiment took, whatever code it ran."""
-        return [kept.seconds for kept in _read_all(self.folder)]
+        found = map(_read, sorted(self.folder.glob("*.json")))
+        return [kept["seconds"] for kept in found if kept is not None]
 
     def _path(self, seed: int) -> Path:
         return self.folder / f"{seed}.json"
 
 
-def _sync_folder(folder: Path) -> None:
-    """The new name outlives a power cut only if its folder is written as well."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def _read(path: Path) -> dict[str, Any] | None:
+    """The content of a file; None where there is none, or an interruption or another version left it."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _read_all(folder: Path) -> Iterator[_File]:
-    for path in sorted(folder.glob("*.json")):
-        kept = _read(path)
-        if kept is not None:
-            yield kept
-
-
-def _read(path: Path) -> _File | None:
-    try:
-        return _File.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
+        content = json.loads(path.read_bytes())
+        return content if content.keys() >= {"seconds", "quantities", "code"} else None
+    except (OSError, ValueError, AttributeError):
         return None
 
 
@@ -287,14 +246,11 @@ def repeat_runs(
     tasks = [PairedTask(project, name, seed) for name in seeds for seed in seeds[name] if (name, seed) not in found]
     total = len(found) + len(tasks)
 
-    def report_progress() -> None:
-        on_progress(len(found), total)
-
     def note(task: PairedTask, outcome: Ended[PairedRun]) -> None:
         found[task.experiment, task.seed] = ended_run(task, outcome)
-        report_progress()
+        on_progress(len(found), total)
 
-    executor.map(run_paired, tasks, note=note, on_wait=report_progress)
+    executor.map(run_paired, tasks, note=note, on_wait=lambda: on_progress(len(found), total))
     code.check_unchanged()
     return found
 

@@ -208,14 +208,6 @@ def run_claims(
     return {claim_id: runs_of(claim_id) for claim_id in own_tasks if has_ended(claim_id)}
 
 
-def run_here(project: Project, claim: Claim, seeds: Sequence[int], *, limit: float = TIME_LIMIT) -> tuple[Run, ...]:
-    """All runs of one claim in this process, with the seeds given; outside the main thread there is no time limit.
-
-    :param limit: seconds that one run of a probe may take
-    """
-    return tuple(run_task(task) for task in tasks_of(project, claim, seeds, limit))
-
-
 def tasks_of(project: Project, claim: Claim, seeds: Sequence[int], limit: float = TIME_LIMIT) -> list[ProbeTask]:
     """The runs of one claim, in the order of its variants and seeds."""
     planted = {"healthy": None, "faulty": claim.fault, "documented_fix": claim.documented_fix}

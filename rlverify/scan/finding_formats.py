@@ -9,8 +9,7 @@ from hashlib import sha256
 from typing import Final
 
 from rlverify.evidence.files import canonical_json
-from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL
-from rlverify.reporting.json_report import SCHEMA_VERSION
+from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, SCHEMA_VERSION
 from rlverify.reporting.sarif import SarifResult, SarifRule, sarif_document
 from rlverify.scan.findings import RULES, ScanFinding, ScanRule
 

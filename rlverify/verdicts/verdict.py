@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from rlverify.records.claims import NOT_STATED, Claim, FixGrade, Verdict
 from rlverify.records.measured import Evidence, FigureEvidence, Run, VariantEvidence
@@ -218,12 +218,6 @@ class Record:
         return (Verdict.REFUTED if holds else Verdict.CONFIRMED) in self.of_conditions(of_fix=of_fix)
 
     @property
-    def is_opposed(self) -> bool:
-        """Whether a claim or a fix depends on its conditions, and the opposite was measured under one of them."""
-        of_claim = self.depends and self.has_opposite(of_fix=False)
-        return of_claim or (self.fix_depends and self.has_opposite(of_fix=True))
-
-    @property
     def is_open(self) -> bool:
         """Whether nothing can be said of the claim or of its fix: a result is missing, or decides nothing."""
         fix_is_open = self.fix_grade is FixGrade.UNDECIDED and not self.fix_depends
@@ -299,14 +293,6 @@ def with_conditions(records: Sequence[Record]) -> list[Record]:
     :raises ValueError: if the claim of a condition is missing
     """
     return [record for record in attached(records) if not record.claim.condition_of]
-
-
-class Format(Protocol):
-    """A format of the report: the same records give the same text, on any machine."""
-
-    def format(self, records: Sequence[Record]) -> str:
-        """The whole report as text, with a newline at its end."""
-        ...
 
 
 class ClaimStatus(StrEnum):

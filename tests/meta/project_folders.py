@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ParamSpec
 
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project, open_project
+from rlverify.records.claims import Claim
 from rlverify.records.matrix import FaultPlan
+from rlverify.records.measured import Run
+from rlverify.running.runner import TIME_LIMIT, run_task, tasks_of
 
 PROJECTS = Path(__file__).parent / "projects"
 TOY_TESTS = """
@@ -99,3 +102,8 @@ def toy_with_catalogue(folder: Path, *changes: tuple[str, str]) -> Path:
     """The toy project in a folder, which it returns, after replacing texts in its catalogue."""
     catalogue = toy_catalogue(folder / "catalogue", dict(changes))
     return write_toy_tests(write_settings(folder, "toyproject", catalogue=catalogue))
+
+
+def run_here(project: Project, claim: Claim, seeds: Sequence[int], *, limit: float = TIME_LIMIT) -> tuple[Run, ...]:
+    """All runs of one claim in this process, with the seeds given; outside the main thread there is no time limit."""
+    return tuple(run_task(task) for task in tasks_of(project, claim, seeds, limit))

@@ -48,12 +48,6 @@ BROKEN = {
         f"{CLAIM}[claim.problem]\nproblems = 1\n", "TOY-01, problem.problems: no such field"),
     "another of them": (
         f'{CLAIM}[claim.problem]\ncategry = "x"\n', "TOY-01, problem.categry: no such field; did you mean 'category'?"),
-    "text instead of a list": (
-        f'{CLAIM}modules = "toy"', """TOY-01, modules: must be a list, as in ["..."], got 'toy'"""),
-    "another id": (f'{CLAIM}part_of = "toy_1"',
-        "TOY-01, part_of: must be of capital letters and digits, joined by hyphens as in BUG-1, got 'toy_1'"),
-    "a name": (CLAIM.replace("restore", "Re Store"),
-        "TOY-01, probe: must be of small letters and digits, joined by hyphens as in a-name, got 'Re Store'"),
     "another type": (f'{CLAIM}seeds = [1, "0"]', "TOY-01, seeds.1: Input should be a valid integer, got '0'"),
     "no expectation": (CLAIM.replace("expected", "#"), "TOY-01, expected: is missing"),
     "no probe": (CLAIM.replace("probe", "#"), "TOY-01, probe: is missing; a assurance is measured by its probe"),

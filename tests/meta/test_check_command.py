@@ -13,10 +13,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from rich.progress import Progress
 
 from rlverify.checks.engine.rule import RULES
 from rlverify.cli.app import run
-from rlverify.cli.checking import progress
+from rlverify.cli.console import Bars
 from tests.meta.messages import is_one_line
 from tests.meta.tiny_learners import write_learners
 
@@ -249,9 +250,9 @@ def test_colour_in_a_terminal_alone(check: Check, monkeypatch: pytest.MonkeyPatc
 
 def test_progress_is_a_line_every_ten_seconds_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     times = [0.0, 4.0, 10.0, 10.0, 15.0]
-    with progress(3, clock=lambda: times.pop(0)) as on_check:
-        for name in ("deterministic", "resume_is_exact", "settings_survive"):
-            on_check("ppo", name)
+    bars = Bars(Progress(disable=True), clock=lambda: times.pop(0))
+    for number, name in enumerate(("deterministic", "resume_is_exact", "settings_survive")):
+        bars.checks(number, 3, f"ppo: {name}")
     assert capsys.readouterr() == ("", "checking ppo: resume_is_exact (1 of 3 done)\n")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -228,3 +230,12 @@ def test_a_broken_entry_is_reported_with_its_field(
     with pytest.raises(CatalogueError, match=reason) as caught:
         read(tmp_path, text)
     assert caught.value.field.startswith(field)
+
+
+def test_an_interval_that_a_document_gives_is_in_a_cited_line() -> None:
+    for claim in PROJECT.claims:
+        if claim.figure is None or claim.figure.document_gives != "interval" or claim.condition_of or not claim.cites:
+            continue
+        ends = {abs(end) for end in claim.figure.claimed if math.isfinite(end)}
+        lines = [line for cite in claim.cites for line in DOCUMENTS.text(cite).splitlines()]
+        assert any(ends <= {float(number) for number in re.findall(r"\d+(?:\.\d+)?", line)} for line in lines), claim.id

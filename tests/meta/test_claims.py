@@ -128,18 +128,13 @@ BROKEN = {
     "unknown field": (CLAIM + "statment = 1", "TOY-01", "statment", "did you mean 'statement'"),
     "wrong type": (CLAIM.replace("[0, 1]", '["0"]'), "TOY-01", "seeds.0", "valid integer, got '0'"),
     "bool as seed": (CLAIM.replace("[0, 1]", "[true]"), "TOY-01", "seeds.0", "valid integer"),
-    "no seeds": (CLAIM.replace("[0, 1]", "[]"), "TOY-01", "seeds", "needs 1 or more entries"),
-    "one seed and no list": (CLAIM.replace("[0, 1]", "3"), "TOY-01", "seeds", "must be a list, as in [0, 1], got 3"),
+    "no seeds": (CLAIM.replace("[0, 1]", "[]"), "TOY-01", "seeds", "at least 1 item"),
+    "one seed and no list": (CLAIM.replace("[0, 1]", "3"), "TOY-01", "seeds", "valid tuple, got 3"),
     "a misspelt field": (
         CLAIM.replace("title =", "titel ="), "TOY-01", "titel", "did you mean 'title'? (wrong as well: title)"),
-    "a seed twice": (CLAIM.replace("[0, 1]", "[1, 1]"), "TOY-01", "seeds", "names one of them twice"),
-    "a symptom twice": (CLAIM + 'shows = ["a", "a"]', "TOY-01", "shows", "names one of them twice"),
-    "a quiet fault that shows something": (
-        CLAIM.replace("CONFIRMED", "NOT REPRODUCED").replace("killed_by", 'shows = ["a"]  #'), "TOY-01", "shows",
-        "no test is expected to detect"),
     "empty text": (CLAIM.replace("a statement", " "), "TOY-01", "statement", "at least 1"),
     "unsafe id": (CLAIM.replace("TOY-01", "../X"), "../X", "id",
-        "must be of capital letters and digits, joined by hyphens as in BUG-1, got '../X'"),
+        "got '../X'"),
     "unknown verdict": (CLAIM.replace("CONFIRMED", "MAYBE"), "TOY-01", "expected", "got 'MAYBE'"),
     "verdict of a failure": (CLAIM.replace("CONFIRMED", "ERROR"), "TOY-01", "expected", "with a fault"),
     "refuted fault": (CLAIM.replace("CONFIRMED", "REFUTED"), "TOY-01", "expected", "NOT REPRODUCED"),
@@ -149,8 +144,6 @@ BROKEN = {
     "fix without grade": (CLAIM + FIX, "TOY-01", "expected_fix_grade", "goes with documented_fix"),
     "fix that says nothing": (CLAIM + SILENT_FIX, "TOY-01", "fix_statement", "goes with documented_fix"),
     "alarming null": (CLAIM.replace("defect", "null"), "TOY-01", "expected", "expect NOT REPRODUCED"),
-    "a quiet fault that kills": (
-        CLAIM.replace("CONFIRMED", "NOT REPRODUCED"), "TOY-01", "killed_by", "no test is expected to detect"),
     "experiment of a defect": (CLAIM + 'experiment = "transfer"', "TOY-01", "experiment", "leave this out"),
     "a figure that is no figure": (
         CLAIM.replace('"defect"', '"figure"'), "TOY-01", "experiment", "is missing; a figure is measured by"),
@@ -166,12 +159,6 @@ BROKEN = {
     "too few runs": (FIGURE.replace("runs = 24", "runs = 4"), "FIG-01", "figure.runs", "greater than or equal to 5"),
     "too little power": (FIGURE.replace("0.85", "0.7"), "FIG-01", "figure.power", "greater than or equal to 0.8"),
     "figure without pilot": (FIGURE.replace("pilot", "#"), "FIG-01", "figure.pilot", "is missing"),
-    "an interval that no cited line gives": (
-        FIGURE.replace("[claim.figure]", 'cites = ["003:160"]\n[claim.figure]').replace("15.0", "16.0"),
-        "FIG-01", "figure.document_gives", "no cited line has 16"),
-    "an interval whose ends stand in two lines": (
-        FIGURE.replace("[claim.figure]", 'cites = ["003:16-17"]\n[claim.figure]').replace("inf", "200.0"),
-        "FIG-01", "figure.document_gives", "no cited line has 15 and 200"),
     "nobody's interval": (FIGURE + 'document_gives = "numbers"', "FIG-01", "figure.document_gives", "'interval'"),
     "unknown basis": (CLAIM + 'basis = "guess"', "TOY-01", "basis", "'implied'"),
     "unknown scale": (CLAIM + 'scale = "large"', "TOY-01", "scale", "'training'"),
@@ -190,14 +177,6 @@ def test_a_broken_entry_is_named(case: str, tmp_path: Path) -> None:
     assert (caught.value.file, caught.value.claim, caught.value.field) == ("toy.toml", claim, field)
     assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(("claimed", "gives"), [("[15.0, 25.0]", "interval"), ("[10.0, inf]", "statement")])
-def test_an_interval_is_of_the_cited_lines_or_called_our_own(claimed: str, gives: str, tmp_path: Path) -> None:
-    text = FIGURE.replace("[claim.figure]", f'cites = ["003:160"]\n[claim.figure]\ndocument_gives = "{gives}"')
-    (claim,) = _claims(_catalogue(tmp_path, HEAD + text.replace("[15.0, inf]", claimed)))
-    assert claim.figure is not None
-    assert claim.figure.document_gives == gives
 
 
 def test_the_documents_of_the_catalogue_are_the_ones_that_are_cited(tmp_path: Path) -> None:
@@ -243,22 +222,6 @@ def test_a_name_that_does_not_exist_is_found(field: str, old: str, new: str, tmp
     with pytest.raises(CatalogueError, match=new) as caught:
         project.check()
     assert (caught.value.file, caught.value.claim, caught.value.field) == ("toy.toml", "TOY-01", field)
-
-
-@pytest.mark.parametrize(
-    ("modules", "about"),
-    [
-        ('modules = ["toyproject.probes.make"]', ["toyproject.probes.make", "toyproject.target"]),
-        ("", ["toyproject.target"]),
-    ],
-)
-def test_the_module_in_which_a_fault_is_planted_is_one_of_the_claim(
-    modules: str, about: list[str], tmp_path: Path
-) -> None:
-    project = _toy_with(tmp_path, HEAD + CLAIM.replace('modules = ["toyproject.target"]', modules))
-    project.check()
-    claim = project.claim("TOY-01")
-    assert [*project.modules(claim)] == about
 
 
 def _toy_file(toyproject: Project, name: str) -> str:

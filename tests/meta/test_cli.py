@@ -137,18 +137,6 @@ def test_an_unknown_claim_is_suggested(toy: Command) -> None:
         assert errors == "rlverify: no claim named 'toy-O1'; did you mean 'TOY-01'?\n"
 
 
-@pytest.mark.parametrize("command", ["show", "reproduce", "pilot"])
-def test_a_pattern_is_answered_with_the_ids_that_fit(command: str, toy: Command) -> None:
-    takes = f"rlverify: `{command}` takes the id of one claim, not the pattern"
-    for pattern, hint in {
-        "toy-*": "name one of the 5 ids that `rlverify list 'toy-*'` shows, such as 'TOY-01'",
-        "*-03": "did you mean 'TOY-03'?",
-    }.items():
-        assert toy(command, pattern) == (2, "", f"{takes} {pattern!r}; {hint}\n")
-    unfit = "which fits no claim; `rlverify list` shows all ids"
-    assert toy(command, "TOX-*") == (2, "", f"{takes} 'TOX-*', {unfit}\n")
-
-
 def test_a_broken_catalogue_isis_one_line(toy: Command, tmp_path: Path) -> None:
     (tmp_path / "catalogue").mkdir()
     (tmp_path / "catalogue" / "toy.toml").write_text('[[claim]]\nid = "TOY-01"\n', encoding="utf-8")

@@ -38,7 +38,7 @@ def test_audit_agrees_with_what_it_wrote(toy: Command, reports: Path) -> None:
     assert (code, errors.replace("a probe may print\n", "")) == (0, "")
     assert output.splitlines()[-1] == "6 of 6 claims as expected; nothing to report"
     working = {path.name for path in (reports.parent / ".rlverify").iterdir()}
-    assert working == {*PAGES, ".gitignore", "evidence", "lock", "raw.jsonl"}
+    assert working == {".gitignore", "lock"}
     assert {path.name for path in reports.iterdir()} == {*PAGES, *MATRIX, "evidence"}
 
 

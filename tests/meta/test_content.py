@@ -64,10 +64,6 @@ def test_an_unknown_name_is_an_error_with_a_suggestion(
     assert ("did you mean" in str(caught.value)) == ("did you mean" in told)
 
 
-def test_the_experiment_of_a_figure_is_its_source(figureproject: Project) -> None:
-    assert figureproject.sources(figureproject.claim("FIG-GAIN")) == ["figureproject.experiments.values"]
-
-
 def test_probes_are_given_what_the_project_makes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = {"makesnothing": None, "makesprobes": "", "makesmake": PRINTING}
     made = {}
@@ -82,27 +78,6 @@ def test_probes_are_given_what_the_project_makes(tmp_path: Path, capsys: pytest.
     assert [type(each).__name__ for each in made["makesmake"]] == ["Make"]
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "made\ncalled\n")
-
-
-@pytest.mark.parametrize(
-    ("fault", "named", "expected"),
-    [
-        (None, (), ("toyproject.target",)),
-        (None, ("toyproject.probes.make",), ("toyproject.probes.make",)),
-        ("clip-one-sided", ("toyproject.probes.make",), ("toyproject.probes.make", "toyproject.target")),
-        ("restored-forgets", ("toyproject.probes.make",), ("toyproject.probes.make", "toyproject.target")),
-        ("elsewhere", (), ("toyproject.elsewhere", "toyproject.target")),
-        ("elsewhere", ("toyproject.probes.make",), ("toyproject.elsewhere", "toyproject.probes.make")),
-    ],
-)
-def test_a_claim_is_about_what_it_names_and_replaces_or_else_about_what_measures_it_imports(
-    fault: str | None, named: tuple[str, ...], expected: tuple[str, ...], toyproject: Project
-) -> None:
-    project = Project(toyproject.settings)
-    planted = replace(toyproject.fault("clip-one-sided"), owner="toyproject.elsewhere")
-    project.__dict__["faults"] = {**toyproject.faults, "elsewhere": planted}
-    claim = replace(toyproject.claim("TOY-01"), fault=fault, documented_fix=None, modules=named)
-    assert project.modules(claim) == expected
 
 
 def test_what_is_under_test_is_a_package_or_a_single_module(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from rlverify.evidence.comparing import compare, misfits
-from rlverify.evidence.evidence_files import from_json, is_committable, to_json
+from rlverify.evidence.evidence_files import compare, from_json, is_committable, misfits, to_json
 from rlverify.evidence.files import sealed
 from rlverify.evidence.summarising import measured_figure, rounded, rounded_values, summarise_figure
 from rlverify.project.content import Project

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import pytest
-import typer
 
-from rlverify.cli.outputs import check_outputs, hand_over
+from rlverify.cli.outputs import check_outputs
 from tests.meta.in_process import rlverify_here
 from tests.meta.project_folders import PROJECTS, once_in_a_process, write_settings, write_toy_tests
 from tests.support.repository_copy import ROOT
@@ -212,34 +211,6 @@ def test_the_standard_output_by_another_name_has_the_file_first(regressed: Answe
     assert text.startswith("<?xml")
     assert text.splitlines()[-1] == "0 of 1 claims as expected; 1 claim fell"
     assert ElementTree.fromstring(text.partition("</testsuites>")[0] + "</testsuites>").attrib["failures"] == "1"
-
-
-def test_what_is_no_plain_file_is_written_and_not_replaced(tmp_path: Path) -> None:
-    """A device, a pipe, or what a link points to."""
-    pipe, link, target, gone = (tmp_path / name for name in ("pipe", "link", "target", "gone"))
-    os.mkfifo(pipe)
-    read = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    hand_over(pipe, "through a pipe\n")
-    assert (os.read(read, 99), pipe.is_fifo()) == (b"through a pipe\n", True)
-    os.close(read)
-    target.write_text("before\n")
-    link.symlink_to(target)
-    hand_over(link, "after\n", appended=True)
-    assert (target.read_text(), link.is_symlink()) == ("before\nafter\n", True)
-    hand_over(link, "instead\n")
-    assert target.read_text() == "instead\n"
-    hand_over(gone, "new\n", appended=True)
-    assert gone.read_text() == "new\n"
-    gone.unlink()
-    leading = tmp_path / "leading"
-    leading.symlink_to(gone)
-    assert check_outputs({"junit": leading}) == {"junit": leading}
-    hand_over(leading, "through a link\n")
-    assert (gone.read_text(), leading.is_symlink()) == ("through a link\n", True)
-    leading.unlink()
-    leading.symlink_to(tmp_path / "no" / "such")
-    with pytest.raises(typer.BadParameter, match="cannot be written; name another file"):
-        check_outputs({"junit": leading})
 
 
 def test_a_pipe_can_be_an_output(tmp_path: Path) -> None:

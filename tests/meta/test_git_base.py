@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.gating.git_base import MAIN_BRANCHES, Base, UnknownChangesError, find_base, is_cut_off, known_base
+from rlverify.gating.git_base import MAIN_BRANCHES, Base, UnknownChangesError, find_base, known_base
 from rlverify.project.content import Project
 from tests.meta.project_folders import project_in
 
@@ -115,14 +115,6 @@ def test_a_pull_request_is_compared_with_the_branch_that_it_is_for(
 
 def test_a_single_commit_is_compared_with_the_working_tree(repository: Repository) -> None:
     assert repository.commit() == repository.base()
-    assert not is_cut_off(find_base(repository.project, None))
-
-
-def test_a_shallow_clone_asks_for_the_history(repository: Repository) -> None:
-    _, second = repository.commit(), repository.commit()
-    (repository.root / ".git" / "shallow").write_text(f"{second}\n", encoding="utf-8")
-    assert repository.base() == second
-    assert is_cut_off(find_base(repository.project, None))
 
 
 def test_a_repository_without_a_commit_asks_for_one(repository: Repository) -> None:

@@ -84,8 +84,7 @@ HINTS: dict[str, tuple[str, str, int, str | None]] = {
         "`hinted/smooth_1.py` imports `smooth` by name; target `hinted.smooth_1:smooth`; "
         "`hinted/smooth_2.py` imports `smooth` by name; target `hinted.smooth_2:smooth`"),
     "overridden": (
-        "hinted.models:Base.loss", "hinted.models:Child().loss(1)", 0,
-        "`hinted.models:Child` overrides `loss`; target `hinted.models:Child.loss`"),
+        "hinted.models:Base.loss", "hinted.models:Child().loss(1)", 0, None),
     "overridden, but run by the probe": ("hinted.models:Base.loss", "hinted.models:Base().loss(1)", 1, None),
     "run by nobody": ("hinted.losses:unused", "hinted.losses:total()", 0, None),
     "a member of a class in a class": ("hinted.models:Outer.Inner.count", "hinted.models:Outer.Inner().count()", 1,

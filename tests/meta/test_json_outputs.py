@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 
 from rlverify.cli.app import app
-from rlverify.reporting.json_report import SCHEMA_VERSION
+from rlverify.records.problems import SCHEMA_VERSION
 from tests.meta.project_folders import PROJECTS
 
 Command = Callable[..., tuple[int, str, str]]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlverify.evidence.files import canonical_json
-from rlverify.kill_matrix.committed import few, load_matrix, matrix_json, problems_of, undetected
+from rlverify.kill_matrix.committed import load_matrix, matrix_json, problems_of, undetected
 from rlverify.kill_matrix.plan import MatrixPlan, require_test
 from rlverify.project.content import Project, open_project
 from rlverify.records.errors import MatrixError
@@ -22,6 +22,7 @@ from rlverify.records.matrix import (
     NamedSuite,
     is_of,
 )
+from rlverify.records.problems import few
 from tests.meta.project_folders import planned, toy_plan
 
 ROOT = Path(__file__).parents[2]
@@ -116,7 +117,7 @@ def test_every_fault_of_this_repository_is_planned() -> None:
     cures = {claim.documented_fix for claim in REAL.project.claims if claim.expected_fix_grade == "CURED"}
     assert REAL.has_tests
     assert {fault for fault, _ in planned(REAL)} | (cures - {None}) == set(REAL.project.faults)
-    assert all((REAL.root / test.partition("::")[0]).is_file() for test in REAL.columns)
+    assert all((REAL.root / test.partition("::")[0]).is_file() for plan in REAL.plans for test in plan.tests)
 
 
 def test_a_file_says_what_was_measured(tmp_path: Path) -> None:

@@ -131,8 +131,8 @@ def test_an_inherited_test_is_one_if_its_class_has_bases(tmp_path: Path) -> None
     [
         ("tests/test_toy.py::test_gone", "no definition of test_gone"),
         ("tests/test_toy.py::TestGone::test_count", "no definition of TestGone"),
-        ("tests/test_gone.py::test_low", "no such file"),
-        ("tests/test_gone.py", "no such file"),
+        ("tests/test_gone.py::test_low", "No such file"),
+        ("tests/test_gone.py", "No such file"),
         ("tests/broken.py::test_low", "invalid syntax"),
         ("tests/bytes.py", "(unicode error) 'utf-8' codec can't decode"),
         ("tests", "Is a directory"),
@@ -199,7 +199,7 @@ def test_the_gate_names_the_rows_that_were_measured_for_other_tests(tmp_path: Pa
         else row
         for row in matrix.rows
     )
-    said = "measured of other faults or tests: add-twice (defect) has changed; run `rlverify matrix --update`"
+    said = "measured of other faults or tests: add-twice (defect); run `rlverify matrix --update`"
     assert gate_problems(matrix_plan, replace(matrix, rows=rows)) == {"matrix.json": said}
 
 
@@ -214,7 +214,7 @@ def test_the_gate_names_every_test_that_is_gone_with_its_claim(tmp_path: Path) -
     shutil.rmtree(tmp_path / "tests")
     found = gate_problems(MatrixPlan(open_project(tmp_path)), matrix, exit_code=2)
     assert found == {
-        claim: f"killed_by: {test} is not a test: no such file; correct the id"
+        claim: f"killed_by: {test} is not a test: No such file or directory; correct the id"
         for claim, test in (("TOY-01", RESTORE), ("TOY-02", CLIP), ("TOY-05", COUNT))
     }
 

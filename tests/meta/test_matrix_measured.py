@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlverify.kill_matrix import sessions
-from rlverify.kill_matrix.plan import MatrixPlan, MatrixTask
+from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import MatrixResult, measure, result_of
 from rlverify.records.errors import MatrixError
 from rlverify.records.matrix import FaultPlan, FaultResult
@@ -65,7 +65,7 @@ def plan(fault: str, *tests: str, kind: str = "defect") -> FaultPlan:
 
 
 def measured(matrix_plan: MatrixPlan, *plans: FaultPlan) -> MatrixResult:
-    return measure(matrix_plan, MatrixTask(plans), executor=ThreadExecutor(1), on_progress=lambda *_: None)
+    return measure(matrix_plan, plans, executor=ThreadExecutor(1), on_progress=lambda *_: None)
 
 
 def only(found: MatrixResult) -> FaultResult:
@@ -157,10 +157,9 @@ def test_sessions_beside_each_other_give_the_same_matrix_and_count_to_the_end(ma
         plan("add-twice", "test_count"),
         plan("restored-forgets", "test_restore"),
     )
-    task = MatrixTask(plans)
     seen: list[tuple[int, int]] = []
     together = measure(
-        matrix_plan, task, executor=ThreadExecutor(3), on_progress=lambda done, total: seen.append((done, total))
+        matrix_plan, plans, executor=ThreadExecutor(3), on_progress=lambda done, total: seen.append((done, total))
     )
     assert seen == [(done, 4) for done in range(1, 5)]
     assert together == measured(matrix_plan, *plans)
@@ -172,8 +171,7 @@ def test_the_matrix_is_the_same_wherever_its_sessions_are_waited_for(
     executor: Executor, matrix_plan: MatrixPlan
 ) -> None:
     plans = (plan("clip-one-sided", "test_ends", "test_high"), plan("add-twice", "test_unrelated"))
-    task = MatrixTask(plans)
-    found = measure(matrix_plan, task, executor=executor, on_progress=lambda *_: None)
+    found = measure(matrix_plan, plans, executor=executor, on_progress=lambda *_: None)
     assert found == measured(matrix_plan, *plans)
 
 

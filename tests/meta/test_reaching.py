@@ -61,8 +61,7 @@ REASONS = {
     "by name; target `mypackage.nested:pin`",
     "OWN": "production code does not execute the planted fault: `mypackage/losses.py` uses its own `quantile_loss`; "
     "target `mypackage.losses:quantile_loss`",
-    "OVERRIDDEN": "production code does not execute the planted fault: `mypackage.model:Child` overrides `loss`; "
-    "target `mypackage.model:Child.loss`",
+    "OVERRIDDEN": "the planted fault was never executed, so the probe proves nothing",
     "UNKNOWN": "the planted fault was never executed, so the probe proves nothing",
 }
 

@@ -12,8 +12,8 @@ import pytest
 from rlverify.evidence.summarising import summarise
 from rlverify.project.content import open_project
 from rlverify.records.claims import Claim, Verdict
-from rlverify.running.runner import run_here
 from rlverify.verdicts.verdict import Record
+from tests.meta.project_folders import run_here
 
 PROJECT = open_project(Path(__file__).parents[2])
 OTHER_SEED = 1234

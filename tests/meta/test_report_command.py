@@ -51,7 +51,7 @@ def test_a_text_for_a_program_goes_to_stdout_and_nothing_else_does(report: Comma
     code, output, errors = report("--format", "junit")
     assert (code, errors) == (0, "")
     assert ElementTree.fromstring(output).attrib["tests"] == "6"
-    assert report("--format", "step-summary")[1].startswith("## rlverify\n\n6 claims: 6 passed. ")
+    assert report("--format", "step-summary")[1].startswith("# rlverify: as expected\n")
 
 
 def test_the_two_ways_to_ask_for_json_give_the_same(report: Command) -> None:
@@ -96,7 +96,7 @@ def test_a_text_can_go_to_a_file_and_pages_are_left_alone(report: Command, audit
 def test_an_output_that_cannot_be_written_is_named_before_rendering(report: Command, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for target, told in (
-        (tmp_path / "file" / "audit.html", "cannot be written: File exists; name another file"),
+        (tmp_path / "file" / "audit.html", "cannot be written: File exists"),
         (tmp_path, "is not a file; name one"),
     ):
         code, output, errors = report("--format", "html", "--output", target)
@@ -184,9 +184,8 @@ def test_a_check_writes_no_text_for_a_program(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--output", "x.md"), "say which with --format"),
+        (("--output", "x.md"), "name a --format"),
         (("--format", "sarif"), "there is no format 'sarif'"),
-        (("--json", "--format", "html"), "--json and --format html are two formats"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(report: Command, arguments: tuple[str, ...], told: str) -> None:

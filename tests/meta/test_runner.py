@@ -22,7 +22,8 @@ from rlverify.records.attempts import Crash, attempt
 from rlverify.records.errors import EvidenceError
 from rlverify.records.measured import Evidence, Run, SymptomEvidence, VariantEvidence
 from rlverify.running.executors import ProcessExecutor
-from rlverify.running.runner import run_claims, run_here
+from rlverify.running.runner import run_claims
+from tests.meta.project_folders import run_here
 
 ONE = ProcessExecutor(1)
 TWO = ProcessExecutor(2)
@@ -62,7 +63,6 @@ def test_every_kind_of_trouble_gets_its_verdict(troubleproject: Project, tmp_pat
     assert sorted(told) == told
     assert set(range(1, steps[0][1] + 1)) <= set(told)
     measured = {"UNREACHED", "UNDECIDED", "REGRESSED", *AS_EXPECTED}
-    assert {path.stem for path in (paths.working / "evidence").iterdir()} == measured
     assert {path.stem for path in paths.evidence.iterdir()} == {"CRASH", *measured}
     assert (paths.evidence / "CRASH.json").read_text(encoding="utf-8") == to_json(KEPT)
     assert "trouble of one kind | - | STALE | CONFIRMED |" in (paths.reports / "claims.md").read_text()

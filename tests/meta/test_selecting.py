@@ -6,7 +6,6 @@ import json
 import re
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,7 +46,7 @@ def test_claims_fit_one_of_the_patterns_and_one_of_the_areas(
     ("patterns", "areas", "told"),
     [
         (["TOY-02", "TOY-1"], [], "no claim fits 'TOY-1'; did you mean 'TOY-01'?"),
-        (["tyo-*"], [], "no claim fits 'tyo-*'; did you mean 'TOY-*'?"),
+        (["tyo-*"], [], "no claim fits 'tyo-*'"),
         (["NULL-TOX"], [], "no claim fits 'NULL-TOX'; did you mean 'NULL-TOY'?"),
         (["something"], [], "no claim fits 'something'"),
         (["TOY-02"], ["aritmetic"], "no claim is in area 'aritmetic'; did you mean 'arithmetic'?"),
@@ -98,12 +97,6 @@ def _forge(path: Path, old: str, new: str) -> None:
     path.write_text(sealed(content), encoding="utf-8")
 
 
-def test_a_pattern_suggests_the_ids_up_to_their_first_dash(toyproject: Project) -> None:
-    claim = replace(toyproject.claim("TOY-01"), id="PPO-LONG-01")
-    with pytest.raises(UnknownNameError, match=r"^no claim fits 'PPA-\*'; did you mean 'PPO-\*'\?$"):
-        select_claims([claim], ["PPA-*"], [])
-
-
 def test_list_shows_the_chosen_claims(toy: Command) -> None:
     claims = json.loads(toy("list", "toy-0[34]", "TOY-01", "--json")[1])["claims"]
     assert [each["id"] for each in claims] == ["TOY-01", "TOY-03", "TOY-04"]
@@ -126,12 +119,6 @@ def test_the_gate_says_nothing_about_other_claims(toy: Command, reports: Path) -
     assert output.splitlines()[-1].startswith("2 of 2 claims as expected")
     assert "TOY-03: has no committed evidence" in output
     assert "TOY-02" not in output
-
-
-def test_the_gate_measures_the_chosen_claims_alone(toy: Command, reports: Path) -> None:
-    assert toy("gate", "TOY-04", "TOY-05", "--reports", reports, "--jobs", "1")[0] == 0
-    raw = (reports.parent / ".rlverify" / "raw.jsonl").read_text(encoding="utf-8")
-    assert {json.loads(line)["claim"] for line in raw.splitlines()} == {"TOY-04", "TOY-05"}
 
 
 def test_audit_tells_of_the_chosen_claims_alone(toy: Command, reports: Path) -> None:

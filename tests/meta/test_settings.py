@@ -256,13 +256,6 @@ def test_content_that_is_somebody_elses_package_is_refused(tmp_path: Path) -> No
         _ = project_in(tmp_path, "json").folder
 
 
-def test_a_library_that_is_not_installed_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError) as caught:
-        project_in(tmp_path, libraries=["nosuchlib"]).check()
-    path = tmp_path / "pyproject.toml"
-    assert str(caught.value) == f"settings {path}, libraries: 'nosuchlib' is not installed; install it, or leave it out"
-
-
 def test_a_folder_that_does_not_exist_is_no_project(tmp_path: Path, rlverify: Invoke) -> None:
     write_settings(tmp_path, "toyproject")
     done = rlverify("--project", tmp_path / "typo", "list", cwd=str(tmp_path))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rlverify.reporting.report_data import PlantedCode, planted_code
+from rlverify.reporting.report_data import planted_code
 from tests.report.records import CLAIM, simple
 
-BUG = PlantedCode("toy:load", "def forgets(): ...")
-OTHER = PlantedCode("toy:save", "def remembers(): ...")
+BUG = ("toy:load", "def forgets(): ...")
+OTHER = ("toy:save", "def remembers(): ...")
 
 
 def test_committed_pages_show_the_bug_and_the_fix_without_the_healthy_member() -> None:

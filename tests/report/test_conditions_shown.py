@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from rlverify.records.claims import EarlierCriterion, Verdict
-from rlverify.reporting.json_report import JsonReport
-from rlverify.reporting.junit import JUnitReport
 from rlverify.reporting.phrasing import told
 from rlverify.reporting.rendering import render_all
 from rlverify.verdicts.verdict import ClaimStatus, Record, status_of
@@ -114,14 +111,6 @@ def test_the_status_of_a_claim_is_that_of_its_own_measurement(own: Record, statu
     assert (record.verdict, record.as_expected) == (Verdict.UNDECIDED, False)
     assert status_of(record) == status
     assert told(record) == told(own)
-
-
-def test_json_and_junit_give_the_verdict_of_the_pages() -> None:
-    (claim,) = json.loads(JsonReport().format([DEPENDING]))["claims"]
-    assert (claim["verdict"], claim["contradicts_document"]) == ("UNDECIDED", False)
-    text = JUnitReport().format([DEPENDING])
-    assert f"UNDECIDED: {SPREAD}" in text.replace("&apos;", "'")
-    assert 'failures="0" errors="0" skipped="0"' in text
 
 
 def test_conditions_of_a_fix_have_a_table_of_their_own() -> None:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from rlverify.records.problems import Problem
-from rlverify.reporting.json_report import run_as_object
+from rlverify.reporting.formats import json_of_run
 from rlverify.reporting.junit import junit_of_run
 from rlverify.reporting.outcome import (
     LONGEST_VALUE,
@@ -229,7 +229,7 @@ def test_a_claim_that_fell_is_not_as_expected_even_if_its_verdict_is() -> None:
     assert holds.as_expected
     found = replace(found, records=(holds, found.records[1]))
     assert summary(found) == "1 of 2 claims as expected; 1 claim fell"
-    assert [each["as_expected"] for each in run_as_object(found)["claims"]] == [False, True]
+    assert [each["as_expected"] for each in json.loads(json_of_run(found))["claims"]] == [False, True]
 
 
 def test_a_claim_with_a_stale_fault_is_no_failure_in_junit() -> None:

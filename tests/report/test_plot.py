@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html import unescape
-from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from rlverify.project.registry import MOST_LINES, Line, Plot
+from rlverify.project.registry import Line, Plot
 from rlverify.reporting.svg import BOTTOM, HEIGHT, LEFT, RIGHT, STROKES, TOP, WIDTH, draw
 from tests.report.records import toy_plot
 from verification.experiments.exploit import UPDATES_AFTER
@@ -58,23 +57,6 @@ def test_points_lie_where_their_values_say() -> None:
     assert line == [("M", LEFT, BOTTOM), ("L", (LEFT + RIGHT) / 2, TOP), ("L", RIGHT, (TOP + BOTTOM) / 2)]
 
 
-def test_a_logarithmic_axis_gives_every_power_the_same_room() -> None:
-    values = (0.01, 0.1, 1.0, 10.0)
-    plot = Plot("t", "x", "y", values, (Line("l", values),), "", log_x=True, log_y=True)
-    (line,) = points(draw(plot))[:1]
-    steps = {(round(b[1] - a[1], 0), round(b[2] - a[2], 0)) for a, b in pairwise(line)}
-    assert len(steps) == 1
-    assert line[0][1:] == (LEFT, BOTTOM)
-
-
-def test_a_line_that_others_cover_is_seen_below_them() -> None:
-    same, other = (1.0, 1.0, 1.0), (1.0, 2.0, 3.0)
-    lines = (Line("a", same), Line("b", other), Line("c", same), Line("d", (1.0, 1.0, 1.001)))
-    text = draw(Plot("t", "x", "y", (0.0, 1.0, 2.0), lines, ""))
-    widths = [re.search(r"stroke-width:(\d+)", path) for path in re.findall(r"<path class=.line.[^>]*>", text)[:4]]
-    assert [found and found[1] for found in widths] == ["8", None, "5", None]
-
-
 def test_a_gap_interrupts_the_line() -> None:
     plot = Plot("t", "x", "y", (0.0, 1.0, 2.0, 3.0), (Line("l", (1.0, None, 2.0, 3.0)),), "")
     assert [command for command, _, _ in points(draw(plot))[0]] == ["M", "M", "L"]
@@ -100,24 +82,7 @@ def test_an_axis_is_labelled_with_round_numbers(values: tuple[float, ...], label
 
 
 def test_lines_are_told_apart_without_colour() -> None:
-    assert len({dashes for _, dashes in STROKES}) == len(STROKES) == MOST_LINES
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"lines": ()}, "has 0 lines"),
-        ({"lines": (Line("l", (1.0, 2.0, 3.0)),) * 6}, "has 6 lines"),
-        ({"lines": (Line("l", (1.0, 2.0)),)}, "one value or None for each of 3"),
-        ({"lines": (Line("l", (None, None, None)),)}, "one value or None for each of 3"),
-        ({"lines": (Line("l", (1.0, float("nan"), 2.0)),)}, "not finite"),
-        ({"log_x": True}, "not above 0"),
-        ({"log_y": True}, "not above 0"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(changes: dict[str, object], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
-        replace(toy_plot(), **changes)  # type: ignore[arg-type]
+    assert len({dashes for _, dashes in STROKES}) == len(STROKES)
 
 
 EM = 0.57
@@ -143,7 +108,7 @@ LONG = "AdaptiveUPGD, adaptive noise as it is documented"
 
 def test_every_text_lies_within_the_picture() -> None:
     values = tuple(1.0 for _ in toy_plot().positions)
-    crowded = replace(toy_plot(), lines=tuple(Line(f"{LONG} {n}", values) for n in range(MOST_LINES)))
+    crowded = replace(toy_plot(), lines=tuple(Line(f"{LONG} {n}", values) for n in range(len(STROKES))))
     text = draw(crowded)
     assert len(ends(text)) > 10
     assert [end for end in ends(text) if end[1] < 0.0 or end[2] > WIDTH] == []

@@ -12,13 +12,14 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rlverify.project.citations import Documents
-from rlverify.project.settings import read_toml
+from rlverify.project.settings import toml_of
 from rlverify.records.errors import CatalogueError
 from verification.pages.ranking import Cause
 
@@ -111,7 +112,7 @@ def load_tables(folder: Path, documents: Documents, claims: Collection[str]) -> 
     """
     content: dict[str, list[Any]] = {"untestable": [], "untested": [], "contradiction": [], "cause": []}
     for path in sorted(folder.glob("*.toml")):
-        for kind, entries in read_toml(path).items():
+        for kind, entries in toml_of(path, partial(CatalogueError, path.name, "", "")).items():
             if kind in content:
                 content[kind] += entries
     try:

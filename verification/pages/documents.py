@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -15,9 +16,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rlverify import facts
 from rlverify.kill_matrix.committed import MATRIX, load_matrix
-from rlverify.project.citations import Documents
+from rlverify.project.citations import Documents, document_key
 from rlverify.project.content import Project
-from rlverify.project.settings import read_toml
+from rlverify.project.settings import toml_of
 from rlverify.records.claims import Verdict
 from rlverify.records.errors import CatalogueError
 from rlverify.reporting.markdown import prose
@@ -145,6 +146,33 @@ class DocumentFacts:
         """The untestable lines of one document."""
         return [each for each in self.untestable if spans(each.cites[0])[0] == document]
 
+    def visitors(self, data: ReportData, document: str) -> list[Record]:
+        """Records that cite a document and have their section on another page, differences first."""
+        return [
+            record
+            for record in data.claims
+            if data.home(record.claim) != data.page_for(document)
+            and any(spans(cite)[0] == document for cite in record.claim.cites)
+        ]
+
+    def problems(self, data: ReportData, *documents: str) -> list[Record]:
+        """The problems that documents describe, differences first."""
+        return [r for r in data.claims if r.claim.problem is not None and document_key(r.claim.document) in documents]
+
+    def about(self, data: ReportData, prefix: str, *cites: str) -> list[Record]:
+        """Records whose ids begin with a word, and those that cite at least one of these lines; differences first."""
+        found = {record.claim.id for record in self.citing(data, *cites)}
+        return [r for r in data.claims if r.claim.id in found or r.claim.id.startswith(f"{prefix}-")]
+
+    def citing(self, data: ReportData, *cites: str) -> list[Record]:
+        """Records that cite at least one of these lines, differences first."""
+        wanted = [spans(cite) for cite in cites]
+        return [
+            record
+            for record in data.claims
+            if any(_overlap(spans(cite), want) for cite in record.claim.cites for want in wanted)
+        ]
+
     def results(self, data: ReportData) -> list[ChecklistResult]:
         """Every checklist, answered."""
         found = []
@@ -164,6 +192,10 @@ class DocumentFacts:
         if not named:
             return f"{UNTOLD}, no outcome of the tests that document {item.tests} names"
         return HOLDS if passed == len(named) else f"falls: {passed} of {len(named)} named tests pass"
+
+
+def _overlap(one: tuple[str, int, int], other: tuple[str, int, int]) -> bool:
+    return one[0] == other[0] and one[1] <= other[2] and other[1] <= one[2]
 
 
 @facts("documents")
@@ -187,7 +219,7 @@ def documents(project: Project, reports: Path) -> DocumentFacts:
 @facts("remarks")
 def effects(project: Project, _reports: Path) -> Mapping[str, str]:
     """A line of each claim's section: what its defect does to a training run."""
-    content = read_toml(project.folder / EFFECTS)
+    content = toml_of(project.folder / EFFECTS, partial(CatalogueError, EFFECTS, "", ""))
     how = f"- In a training run ([how it was measured]({content['about']}))"
     return {claim: f"{how}: {prose(text)}" for claim, text in content["effects"].items()}
 
@@ -197,11 +229,11 @@ def load_checklists(folder: Path, cited: Documents) -> tuple[Checklist, ...]:
 
     :raises CatalogueError: naming the field of the first broken entry
     """
-    content = read_toml(folder / CHECKLISTS)
+    content = toml_of(folder / CHECKLISTS, partial(CatalogueError, CHECKLISTS, "", ""))
     try:
         found = TypeAdapter(tuple[Checklist, ...]).validate_python(content["checklist"])
         for each in found:
-            cited.positions(cite for part in (each, *each.item) for cite in part.cites)
+            cited.positions([*each.cites, *(cite for item in each.item for cite in item.cites)])
     except ValidationError as error:
         problem: Any = error.errors()[0]
         raise CatalogueError(CHECKLISTS, "", ".".join(map(str, problem["loc"])), problem["msg"]) from error

@@ -111,11 +111,17 @@ def overview(data: ReportData) -> Overview:
         severities={severity: found.count(severity) for severity in SEVERITIES if severity in found},
         stated_bugs=sum(any(each.claim.kind != "finding" for each in bug.records) for bug in bugs),
         depending=depending,
-        opposed=sum(record.is_opposed for record in depending),
+        opposed=sum(is_opposed(record) for record in depending),
         components=sum(each.claim.scale == "tensor" for each in data.claims),
         phases=PHASES,
         one_seed=sum(each.claim.figure is None and len(each.claim.seeds) == 1 for each in data.claims),
     )
+
+
+def is_opposed(record: Record) -> bool:
+    """Whether a claim or a fix depends on its conditions, and the opposite was measured under one of them."""
+    of_claim = record.depends and record.has_opposite(of_fix=False)
+    return of_claim or (record.fix_depends and record.has_opposite(of_fix=True))
 
 
 def _depending(data: ReportData) -> list[Record]:
