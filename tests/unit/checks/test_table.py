@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rlverify.checks import CheckFinding, CheckRecord, KnownFailure, Proof, Status, details
-from rlverify.checks import pytest_door as table
+from rlverify.checks import CheckFinding, CheckRecord, KnownFailure, Proof, Status, details, table
 
 PASSED = CheckRecord(
     "ppo",
