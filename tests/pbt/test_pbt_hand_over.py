@@ -31,22 +31,16 @@ def ready(folder: Path, **settings: Any) -> PBTScheduler:
     return scheduler
 
 
-def test_a_member_keeps_its_last_two_files(tmp_path: Path) -> None:
+def test_a_member_keeps_its_last_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older files go only after the new one is durable."""
     scheduler = make_scheduler(tmp_path, size=2)
     for step in (5, 10, 15, 20, 20):
         report(scheduler, [0.1, 0.2], step)
-    assert files_in(tmp_path) == [f"member_{number}_step_{step}.pt" for number in (0, 1) for step in (15, 20)]
-    assert [member.checkpoint_path for member in scheduler.population] == [
-        str(tmp_path / f"member_{number}_step_20.pt") for number in (0, 1)
-    ]
-
-
-def test_older_files_go_only_after_the_new_one_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scheduler = make_scheduler(tmp_path, size=2)
-    report(scheduler, [0.1, 0.2], 5)
-    report(scheduler, [0.1, 0.2], 10)
-    member, names = scheduler.population[0], files_in(tmp_path)
+    names = [f"member_{number}_step_{step}.pt" for number in (0, 1) for step in (15, 20)]
+    assert files_in(tmp_path) == names
+    member = scheduler.population[0]
     before = member.state_dict()
+    assert before["checkpoint_path"] == str(tmp_path / "member_0_step_20.pt")
 
     def fail(descriptor: int) -> None:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
@@ -54,26 +48,21 @@ def test_older_files_go_only_after_the_new_one_is_durable(tmp_path: Path, monkey
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(CheckpointError, match="cannot be written"):
-        scheduler.update_performance(member, 0.9, 15, model_parameters=parameters_of(0))
+        scheduler.update_performance(member, 0.9, 25, model_parameters=parameters_of(0))
     assert member.state_dict() == before
     assert set(names) <= set(files_in(tmp_path))
 
 
-@pytest.mark.parametrize("damage", ["missing", "cut short", "changed", "foreign", "never saved"])
+@pytest.mark.parametrize("damage", ["missing", "cut short", "never saved"])
 def test_a_source_that_cannot_be_read_leaves_the_member_as_it_was(damage: str, tmp_path: Path) -> None:
     scheduler = ready(tmp_path)
     worst, *_, best = scheduler.population
     assert best.checkpoint_path is not None
     path, said = Path(best.checkpoint_path), best.checkpoint_path
-    content = path.read_bytes()
     if damage == "missing":
         path.unlink()
     elif damage == "cut short":
-        path.write_bytes(content[:-40])
-    elif damage == "changed":
-        path.write_bytes(content.replace(b"step_count", b"step_kount"))
-    elif damage == "foreign":
-        path.write_text("text")
+        path.write_bytes(path.read_bytes()[:-40])
     else:
         best.checkpoint_path, said = None, "member 3 has saved no checkpoint"
     before = dict(worst.hyperparams)

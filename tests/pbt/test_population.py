@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -279,17 +280,11 @@ class TestExploits:
 
     def test_every_rollout_logs_what_the_population_did(self, tmp_path: Path) -> None:
         logged: list[dict[str, Any]] = []
-
-        class Memory(KVWriter):
-            def write(self, key_values: dict[str, Any], key_excluded: Any, step: int = 0) -> None:  # noqa: ARG002
-                logged.append(dict(key_values))
-
-            def close(self) -> None:
-                pass
+        memory = mock.Mock(KVWriter, write=lambda values, *_: logged.append(dict(values)))
 
         def listened_to(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:
             model = build_model(hyperparams, seed)
-            model.set_logger(Logger(folder=None, output_formats=[Memory()]))
+            model.set_logger(Logger(folder=None, output_formats=[memory]))
             return model
 
         population = Population(listened_to, PBTConfig(**CONFIG), folder=tmp_path, seed=6)
