@@ -196,6 +196,7 @@ class TestPBTScheduler:
             ([CURRENT] * 3, "holds 3 mappings for population_size=4"),
             ([CURRENT, CURRENT, CURRENT, {"learning_rate": 1e-4}], "'momentum': None cannot be its value"),
             ([CURRENT, CURRENT, CURRENT, {**CURRENT, "n_epochs": 2.5}], "'n_epochs': 2.5 cannot be its value"),
+            ([CURRENT, CURRENT, CURRENT, {**CURRENT, "n_epochs": True}], "'n_epochs': True cannot be its value"),
             ([CURRENT, CURRENT, CURRENT, {**CURRENT, "momentum": 0.85}], "'momentum': 0.85 cannot be its value"),
         ):
             with pytest.raises(SettingError, match=said):
