@@ -92,7 +92,7 @@ def test_who_was_copied_is_said_until_the_next_report_and_a_score_alone_keeps_th
     scheduler = ready(tmp_path)
     member = scheduler.population[0]
     scheduler.exploit_and_explore(member)
-    assert member.copied_from == 3
+    assert member.state_dict()["copied_from"] == 3
     scheduler.update_performance(member, math.nan, 10)
     assert (member.copied_from, member.step, str(member.performance)) == (None, 10, "nan")
     assert member.checkpoint_path is not None

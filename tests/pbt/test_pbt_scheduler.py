@@ -45,7 +45,7 @@ def sources(folder: Path, **settings: Any) -> list[set[int | None]]:
     """Whom each of the members with scores of 0.3, 0.9, 0.7 and 0.5 copies in 60 draws; None for nobody."""
     scheduler = scored(folder, 0.3, 0.9, 0.7, 0.5, **settings)
     found = [[scheduler.choose_source(member) for _ in range(60)] for member in scheduler.population]
-    return [{source and source.member_id for source in each} for each in found]
+    return [{None if source is None else source.member_id for source in each} for each in found]
 
 
 @pytest.fixture

@@ -157,7 +157,7 @@ def test_a_trial_that_copied_goes_on_to_the_bit(tmp_path: Path) -> None:
 
 def test_a_trial_depends_on_its_number_alone_and_environments_after_a_copy_are_new_ones(tmp_path: Path) -> None:
     alone, first, between, same = trained(2), trained(1), trained(1, "x_00001"), trained(2, "y_00000")
-    receiver = as_new_actor("x_00002", CONFIG, saved(between, tmp_path))
+    receiver = as_new_actor("x_00000", CONFIG, saved(between, tmp_path))
     between.train()
     first.train()
     assert differing(whole(alone), whole(first)) == differing(whole(alone), whole(same)) == []
