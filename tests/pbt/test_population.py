@@ -149,21 +149,6 @@ class TestTurns:
 
 
 class TestResume:
-    def test_what_no_file_holds_is_made_again(self, tmp_path: Path) -> None:
-        logger = Logger(folder=None, output_formats=[])
-
-        def made(_: Mapping[str, Any], seed: int) -> DistributionalPPO:
-            model = make_model(make_envs(n_envs=2, seed=seed), seed=seed, learning_rate=lambda left: 1e-3 * left)
-            model.set_logger(logger)
-            return model
-
-        config = PBTConfig(population_size=2)
-        Population(made, config, folder=tmp_path).train(1)
-        again = Population(made, config, folder=tmp_path)
-        assert again.train(2).best.step == 2
-        assert [model.lr_schedule(0.5) for model in again.models] == [5e-4] * 2
-        assert [model.logger for model in again.models] == [logger] * 2
-
     def test_a_killed_process_is_continued_to_the_same_end(self, tmp_path: Path, finished: SimpleNamespace) -> None:
         """The kill comes when models and lineage of an exploit are written and the state that counts them is not."""
         command = [sys.executable, "-m", "tests.support.population_run", str(tmp_path), "12"]

@@ -15,12 +15,12 @@ pytest.importorskip("ray")
 
 from stable_baselines3.common.vec_env import VecNormalize
 
-from rlcore import DistributionalPPO, NonFiniteReturnError, SettingError, StateError
+from rlcore import DistributionalPPO, NonFiniteReturnError, SettingError
 from rlcore.state.registry import Scope
 from rlcore.tune import DistributionalPPOTrainable, effective_hyperparameters, trainable
 from tests.support.live_models import captured
 from tests.support.ray_trials import CONFIG, as_ray_gives, build, results_in
-from tests.support.training import differing, make_model
+from tests.support.training import differing
 
 pytestmark = pytest.mark.slow
 
@@ -197,19 +197,6 @@ def test_a_trial_that_diverged_scores_worst_and_comes_to_an_end(mode: Any, worst
     assert [each["diverged"] for each in results] == [True, True]
     assert results[-1]["done"]
     assert differing(before, captured(made.model)["policy"]) == []
-
-
-def test_another_architecture_is_refused(tmp_path: Path) -> None:
-    folder = saved(trained(1, "x_00001", {"n_steps": 32}), tmp_path)
-    receiver = trial("x_00001", {"n_steps": 16})
-    with pytest.raises(SettingError, match="n_steps=16 is asked for"):
-        receiver.load_checkpoint(folder)
-
-    def without_normalizer(_: dict[str, Any], seed: int) -> DistributionalPPO:
-        return make_model(seed=seed)
-
-    with pytest.raises(StateError, match="VecNormalize"):
-        trial("x_00000", make_model=without_normalizer).load_checkpoint(folder)
 
 
 @pytest.mark.parametrize(
