@@ -19,7 +19,7 @@ from rlcore.checkpoint import save_checkpoint
 from rlcore.errors import NonFiniteError, ResumeWarning, SettingError, StateError
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.live import plan_change, set_hyperparameters
+from rlcore.ppo.live import apply_learning_rate, plan_change, set_hyperparameters
 from rlcore.ppo.saving import continued
 from rlcore.state.position import apply_generators, capture_generators
 from rlcore.state.registry import LEARNT, Scope
@@ -255,6 +255,7 @@ def apply_exploit(
     for group, seed in zip(model.policy.optimizer.param_groups, seeds, strict=True):
         group.update(seed)  # the noise is the member's own, as its generators are
     change.apply(model)
+    apply_learning_rate(model)  # of a schedule at the present progress
     settle_optimizer(model, parameters.get(OPTIMIZER_STATE), optimizer_exploit_strategy)
     model.reset_lstm_states_to_initial()
 

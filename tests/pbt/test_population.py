@@ -134,6 +134,16 @@ class TestTurns:
         assert loaded.num_timesteps == model.num_timesteps > 96
         assert differing(loaded.get_parameters(), model.get_parameters()) == []
 
+    def test_an_environment_that_is_nan_for_a_while_is_reset_afterwards(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        training = TurnwiseTraining(make_model(), 144, "run")
+        with monkeypatch.context() as patch:
+            patch.setattr(CartPoleEnv, "step", lambda *_: (math.nan * np.ones(4), 1.0, True, False, {}))
+            patch.setattr(CartPoleEnv, "reset", lambda *_, **__: (math.nan * np.ones(4), {}))
+            for _ in range(2):
+                with pytest.raises(NonFiniteError):
+                    training.advance(1, {})
+        training.advance(1, {})
+
     def test_own_generators_go_on_where_they_were_and_leave_those_of_the_process(self) -> None:
         own = OwnGenerators(3)
         set_random_seed(99)
@@ -183,11 +193,13 @@ class TestResume:
         population.train(UPDATES)
         assert differing(outcome(population), finished.outcome) == []
 
+    @pytest.mark.parametrize("is_same", [True, False])
     def test_a_run_asked_for_more_makes_up_for_the_exploits_left_out(
-        self, tmp_path: Path, finished: SimpleNamespace
+        self, is_same: bool, tmp_path: Path, finished: SimpleNamespace
     ) -> None:
-        build(tmp_path).train(2)
         population = build(tmp_path)
+        population.train(2)
+        population = population if is_same else build(tmp_path)
         result = population.train(UPDATES)
         assert differing(outcome(population), finished.outcome) == []
         assert population.train(1) == result
