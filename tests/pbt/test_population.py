@@ -135,10 +135,10 @@ class TestTurns:
         assert differing(loaded.get_parameters(), model.get_parameters()) == []
 
     def test_an_environment_that_is_nan_for_a_while_is_reset_afterwards(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        training = TurnwiseTraining(make_model(), 144, "run")
+        training, lost = TurnwiseTraining(make_model(), 144, "run"), np.full(4, math.nan, np.float32)
         with monkeypatch.context() as patch:
-            patch.setattr(CartPoleEnv, "step", lambda *_: (math.nan * np.ones(4), 1.0, True, False, {}))
-            patch.setattr(CartPoleEnv, "reset", lambda *_, **__: (math.nan * np.ones(4), {}))
+            patch.setattr(CartPoleEnv, "step", lambda *_: (lost, 1.0, True, False, {}))
+            patch.setattr(CartPoleEnv, "reset", lambda *_, **__: (lost, {}))
             for _ in range(2):
                 with pytest.raises(NonFiniteError):
                     training.advance(1, {})

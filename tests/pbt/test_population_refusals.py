@@ -60,7 +60,9 @@ def test_another_configuration_than_the_folder_was_begun_with(
     changes: dict[str, Any], seed: int, message: str, tmp_path: Path
 ) -> None:
     build(tmp_path).train(0)
-    assert plain(tmp_path, PBTConfig(**CONFIG)).seed == 6
+    population = plain(tmp_path, PBTConfig(**CONFIG))  # which takes over the seed, and sets what make_model ignores
+    rates = [member.hyperparams["learning_rate"] for member in population.scheduler.population]
+    assert (population.seed, [model.learning_rate for model in population.models]) == (6, rates)
     with pytest.raises(SettingError, match=message):
         plain(tmp_path, PBTConfig(**{**CONFIG, **changes}, seed=seed))
 
