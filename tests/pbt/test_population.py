@@ -136,6 +136,7 @@ class TestTurns:
 
     def test_an_environment_that_is_nan_for_a_while_is_reset_afterwards(self, monkeypatch: pytest.MonkeyPatch) -> None:
         training, lost = TurnwiseTraining(make_model(), 144, "run"), np.full(4, math.nan, np.float32)
+        training.advance(1, {})
         with monkeypatch.context() as patch:
             patch.setattr(CartPoleEnv, "step", lambda *_: (lost, 1.0, True, False, {}))
             patch.setattr(CartPoleEnv, "reset", lambda *_, **__: (lost, {}))
