@@ -407,4 +407,4 @@ def test_every_rule_in_one_order(name: str) -> None:
 
 
 TestTraining = TrainingMachine.TestCase
-TestTraining.settings = costly(20, stateful_step_count=15)
+TestTraining.settings = costly(12, stateful_step_count=15)
