@@ -5,25 +5,17 @@ from __future__ import annotations
 import io
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium as gym
 import pytest
+from gymnasium.envs.registration import EnvSpec
 from rich.console import Console
 
+from rlcore import LineageEvent, Population, ancestors, read_lineage
 from rlcore.pbt.__main__ import parsed_range, run, watch
-from rlcore.pbt.population import (
-    LINEAGE_FILE,
-    STATE_FILE,
-    LineageEvent,
-    Population,
-    ancestors,
-    append_lineage,
-    locked,
-    read_lineage,
-)
+from rlcore.pbt.population import LINEAGE_FILE, STATE_FILE, append_lineage, locked
 from tests.support.environments import Custom
 from tests.support.population_run import build
 
@@ -43,20 +35,16 @@ class Interrupting(Custom):
         return super().step(action)
 
 
-@pytest.fixture
-def registered() -> Iterator[None]:
-    gym.register(INTERRUPTING, entry_point=Interrupting, disable_env_checker=True)
-    yield
-    del gym.registry[INTERRUPTING]
-
-
 def bars(shown: str) -> list[tuple[str, str, str, str]]:
     """Of each member its name, the updates of all that it has made, its score and its exploits."""
     return re.findall(r"^(member \d) .* (\d+/\d+) return (\S+), exploits (\d+)", shown, re.MULTILINE)
 
 
-@pytest.mark.usefixtures("registered")
-def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_command_says_how_to_go_on_and_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = EnvSpec(INTERRUPTING, entry_point=Interrupting, disable_env_checker=True)
+    monkeypatch.setitem(gym.registry, INTERRUPTING, spec)
     folder = tmp_path / "population"
     given = ["--env", INTERRUPTING, "--population", "2", "--updates", "1", "--n-envs", "1", "--interval", "11"]
     command = [*given, "--seed", "3", "--folder", str(folder), "--hyperparam", "learning_rate=1e-4:1e-3:log"]

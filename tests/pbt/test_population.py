@@ -24,14 +24,7 @@ from stable_baselines3.common.utils import LinearSchedule, set_random_seed
 
 from rlcore import DistributionalPPO, NonFiniteError, PopulationMember, ResumeWarning
 from rlcore.pbt import PBTConfig
-from rlcore.pbt.population import (
-    LineageEvent,
-    Population,
-    ancestors,
-    append_lineage,
-    member_seed,
-    read_lineage,
-)
+from rlcore.pbt.population import LineageEvent, Population, ancestors, append_lineage, member_seed, read_lineage
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
 from rlcore.state.position import capture_generators
 from rlcore.state.registry import Scope

@@ -10,15 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlcore import (
-    CheckpointError,
-    DistributionalPPO,
-    HyperparamConfig,
-    PBTConfig,
-    PBTScheduler,
-    SettingError,
-    UnknownSettingError,
-)
+from rlcore import CheckpointError, DistributionalPPO, SettingError, UnknownSettingError
+from rlcore.pbt import HyperparamConfig, PBTConfig, PBTScheduler
 from rlcore.pbt.population import Population
 from tests.support.population_run import CONFIG, build
 from tests.support.schedulers import make_config

@@ -8,15 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from rlcore import (
-    CheckpointError,
-    DistributionalPPO,
-    ResumeWarning,
-    StateError,
-    apply_exploit,
-    load_checkpoint,
-    save_checkpoint,
-)
+from rlcore import DistributionalPPO, apply_exploit, load_checkpoint, save_checkpoint
+from rlcore.errors import CheckpointError, ResumeWarning, StateError
 from tests.support.steps import after, scaler_of, weights_of
 from tests.support.training import differing
 
