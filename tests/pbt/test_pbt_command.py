@@ -160,13 +160,6 @@ def test_it_shows_all_that_state_and_lineage_say_and_needs_no_other_file(trained
     assert "the largest is best; members copy after every 1 updates, next after update 4" in text
 
 
-def test_a_member_without_report_has_no_score(tmp_path: Path) -> None:
-    build(tmp_path, metric_mode="min").train(0)
-    text = text_of(tmp_path)
-    assert "the smallest is best" in text
-    assert [(*words[2:4], *words[-2:]) for words in rows_of(text).values()] == [("-", "0", "0", "-")] * 3
-
-
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_it_shows_again_what_has_changed_and_ends_with_ctrl_c(is_damaged: bool, tmp_path: Path) -> None:
     population, pauses = build(tmp_path), 0

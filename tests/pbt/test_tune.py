@@ -105,17 +105,6 @@ def test_the_explored_values_train(
     assert rates == {(EXPLORED["learning_rate"], EXPLORED["sigma"])}
 
 
-@pytest.mark.parametrize("name", ["x_00001", "x_00000"])
-def test_a_coefficient_that_was_adapted_starts_again_only_where_it_was_explored(name: str, tmp_path: Path) -> None:
-    penalty = {"kl_penalty_target": 1e-9, "kl_penalty_coef": 0.1}
-    source = trained(2, name, penalty)
-    adapted = source.model.kl_penalty.coefficient
-    assert adapted != 0.1
-    folder = saved(source, tmp_path)
-    kept, explored = (as_new_actor("x_00000", {**penalty, "kl_penalty_coef": each}, folder) for each in (0.1, 0.2))
-    assert (kept.model.kl_penalty.coefficient, explored.model.kl_penalty.coefficient) == (adapted, 0.2)
-
-
 @RESTORES
 def test_a_trial_takes_over_what_another_has_learnt(
     restored: Callable[..., DistributionalPPOTrainable], tmp_path: Path
