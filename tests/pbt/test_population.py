@@ -153,6 +153,7 @@ class TestTurns:
 
 
 class TestResume:
+    @pytest.mark.slow
     def test_a_killed_process_is_continued_to_the_same_end(self, tmp_path: Path, finished: SimpleNamespace) -> None:
         """The kill comes when models and lineage of an exploit are written and the state that counts them is not."""
         command = [sys.executable, "-m", "tests.support.population_run", str(tmp_path), "12"]
@@ -166,7 +167,7 @@ class TestResume:
         population.train(UPDATES)
         assert differing(outcome(population), finished.outcome) == []
 
-    @pytest.mark.parametrize("write", [6, 13])
+    @pytest.mark.parametrize("write", [6, 12, 13])
     def test_an_interruption_at_any_write_is_made_good(
         self, write: int, tmp_path: Path, finished: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:

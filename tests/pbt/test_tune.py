@@ -25,7 +25,6 @@ from tests.support.training import differing
 pytestmark = pytest.mark.slow
 
 EXPLORED: dict[str, Any] = {"learning_rate": 3e-4, "clip_range": 0.1, "ent_coef": 0.02, "sigma": 0.03}
-"""Every value of CONFIG, changed."""
 TOTAL = 320
 
 
