@@ -100,7 +100,7 @@ def assert_trained(file: Path, config: Path) -> None:
 
 
 def test_the_command_trains_and_saves_what_the_file_says(small: Path, tmp_path: Path) -> None:
-    done = run(small, "--output", tmp_path / "folder" / "model.zip", "--device", "cpu")
+    done = run(small, "--output", tmp_path / "folder" / "model", "--device", "cpu")
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout == f"trained 64 steps; saved {tmp_path / 'folder' / 'model.zip'}\n"
     assert_trained(tmp_path / "folder" / "model.zip", small)
@@ -234,3 +234,10 @@ def test_a_total_that_is_reached_already_trains_nothing(total: str, trained: Pat
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout == f"{tmp_path / 'm.zip'} has trained its 32 steps already; nothing was trained\n"
     assert (tmp_path / "m.zip").read_bytes() == trained.read_bytes()
+
+
+def test_what_shows_how_it_is_doing_is_as_the_file_says_now(trained: Path, tmp_path: Path) -> None:
+    text = SMALL_RUN.replace("n_epochs: 1", f"n_epochs: 1, tensorboard_log: {tmp_path / 'log'}")
+    done = resumed(text, trained, tmp_path)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert (tmp_path / "log").is_dir()

@@ -19,6 +19,7 @@ from rlcore import (
     StateError,
     UnknownSettingError,
     load_checkpoint,
+    load_policy,
     save_checkpoint,
 )
 from rlcore.ppo.saving import continued
@@ -36,6 +37,9 @@ def saved(tmp_path: Path) -> Path:
 def test_settings_can_be_changed_on_loading(saved: Path) -> None:
     loaded = DistributionalPPO.load(saved, device="cpu", ent_coef=0.5, optimizer_kwargs={"lr": 0.25})
     assert (loaded.ent_coef, loaded.learning_rate) == (0.5, 0.25)
+    with pytest.warns(ResumeWarning, match="vgs_state"):
+        loaded = DistributionalPPO.load(saved, device="cpu", vgs_estimator="element")
+    assert loaded.variance_gradient_scaler.settings.estimator == "element"  # type: ignore[union-attr]
     with pytest.raises(UnknownSettingError, match="did you mean 'ent_coef'"):
         DistributionalPPO.load(saved, device="cpu", entcoef=0.5)
     with pytest.raises(SettingError, match="optimizer_kwargs="):
@@ -57,6 +61,19 @@ def test_an_optimizer_setting_changed_on_loading_rules_over_the_file_and_keeps_t
     states = [model.get_parameters()["policy.optimizer"]["state"] for model in (loaded, as_saved)]
     assert differing(*states) == []
     assert len(states[0]) > 0
+
+
+@pytest.mark.parametrize(
+    ("optimizer_class", "option"),
+    [("rmsprop", {"momentum": 0.5}), ("rmsprop", {"centered": True}), ("adam", {"amsgrad": True})],
+)
+def test_an_option_on_loading_that_needs_other_moments_starts_fresh(
+    optimizer_class: str, option: dict[str, Any], tmp_path: Path
+) -> None:
+    make_model(optimizer_class=optimizer_class).learn(48).save(tmp_path / "model.zip")
+    with pytest.warns(ResumeWarning, match="starts fresh"):
+        loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu", optimizer_kwargs=option)
+    loaded.learn(48, reset_num_timesteps=False)
 
 
 def test_another_optimizer_on_loading_starts_fresh_says_so_and_trains(saved: Path) -> None:
@@ -152,6 +169,14 @@ class Mine(DistributionalPPO):
         return super().collect_rollouts(*args, **kwargs)
 
 
+class Further(Mine):
+    """A subclass of a subclass."""
+
+    def __init__(self, *args: Any, baz: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.baz = baz
+
+
 class Forgetful(DistributionalPPO):
     """Keeps nothing of what it takes."""
 
@@ -173,6 +198,10 @@ def test_own_keywords_are_those_of_the_saved_model(saved_own: Path) -> None:
     assert (type(loaded), loaded.foo, loaded.bar, loaded.n_steps, loaded.n_quantiles) == (Mine, 7, ("a", "b"), 16, 5)
     loaded.learn(48, reset_num_timesteps=False)
     assert (loaded.num_timesteps, loaded.calls) == (96, ["collect", "train"])
+    assert load_policy(saved_own).device.type == "cpu"
+    Further("MlpLstmPolicy", make_envs(), foo=7, baz=0.25, **SMALL).save(saved_own)
+    further = Further.load(saved_own, device="cpu")
+    assert (further.foo, further.baz) == (7, 0.25)
 
 
 def test_what_a_subclass_takes_and_does_not_keep_cannot_be_saved(tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def test_snapshot_keeps_the_documented_order_lag_included() -> None:
     history = []
     for returns in (first, second):
         scale.before_rollout()
-        scale.before_update(returns, [layer])
+        assert scale.before_update(returns, [layer]) == 1.0
         history.append(scale.snapshot)
         scale.after_update(returns)
         history.append(scale.snapshot)

@@ -175,6 +175,7 @@ def test_parameters_are_read_from_a_file_by_its_path(kind: str, tmp_path: Path) 
         save_checkpoint(path, model.get_parameters(), step=1, performance=0.0)
     other.set_parameters(path)
     assert differing(other.get_parameters(), model.get_parameters()) == []
+    assert other.pending_state == {}, "where the run stood is no parameter"
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
