@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env import VecEnvWrapper
 from torch import nn
 
 from rlcore import DistributionalPPO, NonFiniteReturnError, ReturnScale, StateError
-from rlcore.ppo.returns import Moments, require_finite
+from rlcore.ppo.returns import Moments
 from tests.support.training import acting, differing, make_envs, make_model
 
 STILL: dict[str, Any] = {"optimizer_class": "sgd", "learning_rate": 1e-30, "variance_gradient_scaling": False}
@@ -133,7 +133,7 @@ def test_rewards_that_are_no_numbers_are_named_and_leave_no_trace(scale: str) ->
     model.learn(48)
     before = model.get_parameters()
     envs.factor = float("nan")
-    with pytest.raises(NonFiniteReturnError, match="rewards"):
+    with pytest.raises(NonFiniteReturnError, match=r"of 48 returns of .* rewards"):
         model.learn(48, reset_num_timesteps=False)
     changed = differing(before, model.get_parameters())
     assert [path for path in changed if "snapshot" not in path] == []  # that one is taken before a rollout
@@ -197,13 +197,6 @@ def test_small_spread_around_a_large_mean_is_measured() -> None:
     for _ in range(200):
         scale.update(np.array([1e8 - 1.0, 1e8 + 1.0]))
     assert scale.statistics == pytest.approx((1e8, 1.0), rel=1e-9)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_returns_that_are_no_numbers_are_counted_and_refused(value: float) -> None:
-    require_finite(np.array([1.0, 2.0]))
-    with pytest.raises(NonFiniteReturnError, match=r"2 of 4 returns .* rewards"):
-        require_finite(np.array([[value, 1.0], [2.0, value]]))
 
 
 def test_zero_lag_measures_before_the_update_and_corrects_every_layer_by_the_change() -> None:
