@@ -109,13 +109,7 @@ def test_the_command_trains_and_saves_what_the_file_says(small: Path, tmp_path: 
 MISUSES = {
     "a setting": (SMALL_RUN.replace("n_epochs", "n_epoch"), [], r"run\.yaml, line 3: .*did you mean 'n_epochs'"),
     "YAML": ("a: [", [], r"run\.yaml, line 1: expected"),
-    "a population in a file": (SMALL_POPULATION, ["--output", "{folder}/run.yaml"], "cannot be made a folder"),
     "nothing to go on with": (SMALL_RUN, ["--resume", "--output", "{folder}/none.zip"], "none.zip: "),
-    "what a population measures": (
-        SMALL_POPULATION.replace("1}", "1, metric_name: x}"),
-        ["--output", "{folder}/new"],
-        "metric_name='x' only names",
-    ),
     "an output that is there": (SMALL_RUN, ["--output", "{folder}/run.yaml"], "exists already and would be lost"),
     "an output below a file": (SMALL_RUN, ["--output", "{folder}/run.yaml/m.zip"], "m.zip: cannot be written"),
 }
