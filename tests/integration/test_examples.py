@@ -134,7 +134,8 @@ def test_a_population_explores_what_only_a_live_model_takes_by_that_name(
     name: str, small: Path, tmp_path: Path
 ) -> None:
     explored = f"[{{name: {name}, min_value: 0.001, max_value: 0.1}}]"
-    small.write_text(SMALL_POPULATION.replace("_interval: 1", f"_interval: 1, hyperparams: {explored}"))
+    text = SMALL_POPULATION.replace("_interval: 1", f"_interval: 1, hyperparams: {explored}")
+    small.write_text(text.replace("total_timesteps: 64", "total_timesteps: 33"))
     done = run(small, "--output", tmp_path / "population", "--device", "cpu")
     assert done.exit_code == 0, done.stderr
     files = sorted((tmp_path / "population" / "members").iterdir())
@@ -147,6 +148,7 @@ def test_a_population_explores_what_only_a_live_model_takes_by_that_name(
         "ent_coef_initial": model.ent_coef,
     }
     assert trains[name] == value
+    assert {each.num_timesteps for each in models} == {64}, "whole rollouts"
 
 
 @pytest.fixture

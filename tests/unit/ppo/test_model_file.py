@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.common.logger import Logger
 
 from rlcore import (
     CheckpointError,
@@ -110,13 +110,14 @@ def test_a_model_trained_behind_a_normaliser_is_not_let_loose_on_raw_observation
     model.save(tmp_path / "model.zip")
     with pytest.raises(CheckpointError, match="VecNormalize"):
         DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu")
-    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
-    with pytest.raises(StateError, match="VecNormalize"):
-        loaded.set_env(make_envs())
-    normalized = make_envs(normalize=True)
-    loaded.set_env(normalized)
-    assert isinstance(normalized, VecNormalize)
-    assert np.array_equal(normalized.obs_rms.mean, model.get_vec_normalize_env().obs_rms.mean)  # type: ignore[union-attr]
+    for env in (None, make_envs(normalize=True)):
+        loaded = DistributionalPPO.load(tmp_path / "model.zip", env=env, device="cpu")
+        with pytest.raises(StateError, match="VecNormalize"):
+            loaded.set_env(make_envs())
+        for _ in range(2):
+            normalized: Any = make_envs(normalize=True)
+            loaded.set_env(normalized)
+            assert np.array_equal(normalized.obs_rms.mean, model.get_vec_normalize_env().obs_rms.mean)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("normalize", [False, True])
@@ -237,7 +238,10 @@ def test_own_settings_go_on_as_they_were(tmp_path: Path) -> None:
 
     path = tmp_path / "model.zip"
     Hooked("MlpLstmPolicy", make_envs(), hook=hook, **SMALL).save(path)
-    assert continued(path, Hooked("MlpLstmPolicy", make_envs(), hook=hook, **SMALL)).hook is hook  # type: ignore[attr-defined]
+    now = Hooked("MlpLstmPolicy", make_envs(), hook=hook, **SMALL)
+    now.set_logger(Logger(None, []))
+    model = continued(path, now)
+    assert (model.hook, model.logger) == (hook, now.logger)
     Hooked("MlpLstmPolicy", make_envs(), hook=1, **SMALL).save(path)
     with pytest.raises(SettingError, match="hook=2 is asked for, and what is to go on was trained with 1"):
         continued(path, Hooked("MlpLstmPolicy", make_envs(), hook=2, **SMALL))
