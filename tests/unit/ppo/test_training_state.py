@@ -219,10 +219,13 @@ def test_what_is_learnt_is_taken_over_and_settings_are_not() -> None:
     giver = make_model(vgs_alpha=1.0, vgs_warmup_steps=1, optimizer_kwargs={"sigma": 0.5})
     taker = make_model(vgs_alpha=0.25, vgs_warmup_steps=2, optimizer_kwargs={"sigma": 0.125})
     giver.learn(96)
-    taker.set_parameters(giver.get_parameters())
+    given = giver.get_parameters()
+    given["vgs_state"]["enabled"] = False
+    taker.set_parameters(given)
     scaler = taker.variance_gradient_scaler
     assert scaler is not None
     assert (scaler.step_count, scaler.settings.alpha, scaler.settings.warmup_steps) == (8, 0.25, 2)
+    assert scaler.settings.enabled
     assert {group["sigma"] for group in taker.policy.optimizer.param_groups} == {0.125}
     assert len(taker.policy.optimizer.state) == len(list(taker.policy.parameters()))
 
