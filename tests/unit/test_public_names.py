@@ -28,7 +28,7 @@ from rlcore import (
     SettingError,
     StateError,
 )
-from rlcore.warn import warn_caller
+from rlcore.errors import warn_caller
 from tests.support.training import make_model
 
 
