@@ -214,4 +214,7 @@ def test_the_noise_of_an_optimizer_keeps_its_seed() -> None:
     model = make_model(optimizer_kwargs={"seed": 3})
     set_hyperparameters(model, {"optimizer_kwargs": {"sigma": 0.5, "seed": 5}})
     assert model.optimizer_kwargs == {"sigma": 0.5, "seed": 3}
+    other = make_model()
+    set_hyperparameters(other, {"optimizer_kwargs": {"sigma": 0.5, "seed": 5}})
+    assert other.optimizer_kwargs == {"sigma": 0.5}
     assert {group["seed"] for group in model.policy.optimizer.param_groups} == {3}

@@ -156,6 +156,7 @@ def test_the_lagging_scale_takes_its_snapshot_before_the_first_step_of_a_rollout
     latest, seen = model.value_scale.statistics, []
     model.learn(48, lambda *_: seen.append(model.value_scale.snapshot) is None, reset_num_timesteps=False)
     assert seen == [latest] * 16
+    assert latest != (0.0, 1.0)
 
 
 @pytest.mark.parametrize(("name", "value"), [("return_scale_decay", 0.25), ("return_scale_min_std", 0.125)])

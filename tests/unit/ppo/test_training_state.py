@@ -230,6 +230,12 @@ def test_what_is_learnt_is_taken_over_and_settings_are_not() -> None:
     assert len(taker.policy.optimizer.state) == len(list(taker.policy.parameters()))
 
 
+def test_values_of_another_return_scale_are_refused() -> None:
+    model, given = make_model(return_scale=None), make_model().get_parameters()
+    with pytest.raises(StateError, match="learnt under another return_scale"):
+        model.set_parameters(given)
+
+
 NAMES = ["adaptive_upgd", "adam", "adamw", "sgd", "rmsprop"]
 OPTIONS: dict[str, dict[str, Any]] = {"sgd": {"momentum": 0.9}, "rmsprop": {"momentum": 0.9}}
 
