@@ -71,8 +71,7 @@ class DistributionalPPOTrainable(Trainable):
     def step(self) -> dict[str, Any]:
         """Train for ``updates_per_step`` updates.
 
-        :return: ``score``, ``timesteps_total``, ``diverged``, ``effective`` (:func:`effective_hyperparameters`) and
-            ``done``, after ``total_timesteps``
+        :return: ``score``, ``timesteps_total``, ``diverged``, ``effective``, and ``done`` after ``total_timesteps``
         """
         plan = self.plan
         with self._generators.in_place():
@@ -197,8 +196,7 @@ def effective_hyperparameters(model: DistributionalPPO, names: Collection[str] =
     """Read the values that train the model, of schedules at the present progress.
 
     :param names: further settings or options of the optimizer; those that the model does not have are left out
-    :return: the settings that were named, ``clip_range``, ``ent_coef``, and ``learning_rate`` of the optimizer's groups
-        (that of the critics is ``critic_lr_multiplier`` times it)
+    :return: the settings that were named, ``clip_range``, ``ent_coef``, and ``learning_rate`` (of the actor)
     """
     remaining = model._current_progress_remaining
     group = next(each for each in model.policy.optimizer.param_groups if each.get("name") != "critic")

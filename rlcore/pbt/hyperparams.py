@@ -206,6 +206,9 @@ class PBTConfig(Table):
     explore_without_exploit: Flag = False
     seed: Seed | None = None
 
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+
     def check_rules(self) -> None:
         """Require every hyperparameter once."""
         names = [each.name for each in self.hyperparams]

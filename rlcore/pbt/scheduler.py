@@ -17,7 +17,6 @@ from rlcore.checkpoint.formats import save_policy
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError, warn_caller
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, explored
 from rlcore.ppo.settings import plain, whole_number
-from rlcore.types import StateDict
 
 KEPT = 2
 """Files kept of a member: the newest, and the one before, which the population's last saved state may still name."""
@@ -63,7 +62,7 @@ class PopulationMember:
         self.step, self.performance, self.copied_from = step, performance, None
         self.history.append({"step": step, "performance": performance, "hyperparams": dict(hyperparams)})
 
-    def state_dict(self) -> StateDict:
+    def state_dict(self) -> dict[str, Any]:
         """Return the member as plain Python that shares nothing with it."""
         return asdict(self)
 
@@ -197,23 +196,23 @@ class PBTScheduler:
             "pbt/exploration_count": self.exploration_count,
         }
 
-    def state_dict(self) -> StateDict:
+    def state_dict(self) -> dict[str, Any]:
         """Return members, counters and generator, in plain Python that shares nothing with the scheduler."""
         return {
             "members": [member.state_dict() for member in self.population],
-            "generator": self.generator.bit_generator.state,  # type: ignore[dict-item]
+            "generator": self.generator.bit_generator.state,
             "exploitation_count": self.exploitation_count,
             "exploration_count": self.exploration_count,
         }
 
-    def load_state_dict(self, state: StateDict) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on exactly where :meth:`state_dict` was called; ``population`` then holds new members.
 
         A file in ``checkpoint_dir`` is found there even if the folder was moved.
 
         :raises StateError: if the state is of another ``population_size``; nothing is changed
         """
-        given: dict[str, Any] = deepcopy(dict(state))
+        given = deepcopy(dict(state))
         generator, members = make_generator(0), [PopulationMember(**each) for each in given["members"]]
         generator.bit_generator.state = given["generator"]
         if len(members) not in (0, size := self.config.population_size):

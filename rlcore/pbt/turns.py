@@ -254,7 +254,7 @@ def apply_exploit(
     for group, seed in zip(model.policy.optimizer.param_groups, seeds, strict=True):
         group.update(seed)  # the noise is the member's own, as its generators are
     change.apply(model)
-    apply_learning_rate(model)  # the groups have that of the source
+    apply_learning_rate(model)  # of a schedule at the present progress
     settle_optimizer(model, parameters.get(OPTIMIZER_STATE), optimizer_exploit_strategy)
     model.reset_lstm_states_to_initial()
 

@@ -100,7 +100,7 @@ def assert_trained(file: Path, config: Path) -> None:
 
 
 def test_the_command_trains_and_saves_what_the_file_says(small: Path, tmp_path: Path) -> None:
-    done = run(small, "--output", tmp_path / "folder" / "model.zip", "--device", "cpu")
+    done = run(small, "--output", tmp_path / "folder" / "model", "--device", "cpu")
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout == f"trained 64 steps; saved {tmp_path / 'folder' / 'model.zip'}\n"
     assert_trained(tmp_path / "folder" / "model.zip", small)
@@ -134,7 +134,8 @@ def test_a_population_explores_what_only_a_live_model_takes_by_that_name(
     name: str, small: Path, tmp_path: Path
 ) -> None:
     explored = f"[{{name: {name}, min_value: 0.001, max_value: 0.1}}]"
-    small.write_text(SMALL_POPULATION.replace("_interval: 1", f"_interval: 1, hyperparams: {explored}"))
+    text = SMALL_POPULATION.replace("_interval: 1", f"_interval: 1, hyperparams: {explored}")
+    small.write_text(text.replace("total_timesteps: 64", "total_timesteps: 33"))
     done = run(small, "--output", tmp_path / "population", "--device", "cpu")
     assert done.exit_code == 0, done.stderr
     files = sorted((tmp_path / "population" / "members").iterdir())
@@ -147,6 +148,7 @@ def test_a_population_explores_what_only_a_live_model_takes_by_that_name(
         "ent_coef_initial": model.ent_coef,
     }
     assert trains[name] == value
+    assert {each.num_timesteps for each in models} == {64}, "whole rollouts"
 
 
 @pytest.fixture
@@ -228,3 +230,10 @@ def test_a_total_that_is_reached_already_trains_nothing(total: str, trained: Pat
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout == f"{tmp_path / 'm.zip'} has trained its 32 steps already; nothing was trained\n"
     assert (tmp_path / "m.zip").read_bytes() == trained.read_bytes()
+
+
+def test_what_shows_how_it_is_doing_is_as_the_file_says_now(trained: Path, tmp_path: Path) -> None:
+    text = SMALL_RUN.replace("n_epochs: 1", f"n_epochs: 1, tensorboard_log: {tmp_path / 'log'}")
+    done = resumed(text, trained, tmp_path)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert (tmp_path / "log").is_dir()

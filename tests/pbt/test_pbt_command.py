@@ -5,25 +5,17 @@ from __future__ import annotations
 import io
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium as gym
 import pytest
+from gymnasium.envs.registration import EnvSpec
 from rich.console import Console
 
+from rlcore import LineageEvent, Population, ancestors, read_lineage
 from rlcore.pbt.__main__ import parsed_range, run, watch
-from rlcore.pbt.population import (
-    LINEAGE_FILE,
-    STATE_FILE,
-    LineageEvent,
-    Population,
-    ancestors,
-    append_lineage,
-    locked,
-    read_lineage,
-)
+from rlcore.pbt.population import LINEAGE_FILE, STATE_FILE, append_lineage, locked
 from tests.support.environments import Custom
 from tests.support.population_run import build
 
@@ -43,20 +35,16 @@ class Interrupting(Custom):
         return super().step(action)
 
 
-@pytest.fixture
-def registered() -> Iterator[None]:
-    gym.register(INTERRUPTING, entry_point=Interrupting, disable_env_checker=True)
-    yield
-    del gym.registry[INTERRUPTING]
-
-
 def bars(shown: str) -> list[tuple[str, str, str, str]]:
     """Of each member its name, the updates of all that it has made, its score and its exploits."""
     return re.findall(r"^(member \d) .* (\d+/\d+) return (\S+), exploits (\d+)", shown, re.MULTILINE)
 
 
-@pytest.mark.usefixtures("registered")
-def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_command_says_how_to_go_on_and_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = EnvSpec(INTERRUPTING, entry_point=Interrupting, disable_env_checker=True)
+    monkeypatch.setitem(gym.registry, INTERRUPTING, spec)
     folder = tmp_path / "population"
     given = ["--env", INTERRUPTING, "--population", "2", "--updates", "1", "--n-envs", "1", "--interval", "11"]
     command = [*given, "--seed", "3", "--folder", str(folder), "--hyperparam", "learning_rate=1e-4:1e-3:log"]
@@ -133,15 +121,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Population:
     return population
 
 
-def console(**settings: Any) -> Console:
-    given = {"file": io.StringIO(), "width": 200, "height": 60, "force_terminal": False, "color_system": None}
-    return Console(**{**given, **settings})
-
-
-def text_of(folder: Path) -> str:
-    into = console()
-    watch(folder, once=True, console=into)
-    return str(into.file.getvalue())  # type: ignore[attr-defined]
+def text_of(folder: Path, **options: Any) -> str:
+    """What is shown, by default once and without a terminal."""
+    given = {"once": True, **options}
+    console = Console(file=io.StringIO(), width=200, height=60, force_terminal=not given["once"], color_system=None)
+    watch(folder, console=console, **given)
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 
 def rows_of(text: str) -> dict[int, list[str]]:
@@ -175,18 +160,10 @@ def test_it_shows_all_that_state_and_lineage_say_and_needs_no_other_file(trained
     assert "the largest is best; members copy after every 1 updates, next after update 4" in text
 
 
-def test_a_member_without_report_has_no_score(tmp_path: Path) -> None:
-    build(tmp_path, metric_mode="min").train(0)
-    text = text_of(tmp_path)
-    assert "the smallest is best" in text
-    assert [(*words[2:4], *words[-2:]) for words in rows_of(text).values()] == [("-", "0", "0", "-")] * 3
-
-
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_it_shows_again_what_has_changed_and_ends_with_ctrl_c(is_damaged: bool, tmp_path: Path) -> None:
     population, pauses = build(tmp_path), 0
     population.train(1)
-    into = console(force_terminal=True)
 
     def pause(_: float) -> None:
         nonlocal pauses
@@ -198,28 +175,22 @@ def test_it_shows_again_what_has_changed_and_ends_with_ctrl_c(is_damaged: bool, 
         if pauses == 4:
             raise KeyboardInterrupt
 
-    watch(tmp_path, console=into, pause=pause)
-    shown = str(into.file.getvalue())  # type: ignore[attr-defined]
+    shown = text_of(tmp_path, once=False, pause=pause)
     steps = [row[3] for row in map(str.split, shown.splitlines()) if row[:1] == ["1"]]
     assert set(steps) == {"1"} if is_damaged else (steps[0], steps[-1]) == ("1", "2")
 
 
-def test_the_command_shows_it_once_without_a_terminal(trained: Population, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_shows_it_once_without_a_terminal_or_says_why_not(
+    trained: Population, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for arguments in (["--once"], []):
         assert run(["--watch", str(trained.folder), *arguments]) == 0
         shown, said = capsys.readouterr()
-        assert said == ""
-        assert list(rows_of(shown)) == [each.member_id for each in trained.scheduler.ranked()]
-
-
-@pytest.mark.parametrize(("content", "words"), [(None, "holds no population"), (b"half", "is damaged")])
-def test_a_folder_without_a_population_or_with_a_damaged_one_is_one_line(
-    content: bytes | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    if content is not None:
-        (tmp_path / STATE_FILE).write_bytes(content)
-    assert run(["--watch", str(tmp_path), "--once"]) == 2
-    said = capsys.readouterr()
-    assert (said.out, said.err.count("\n")) == ("", 1)
-    assert said.err.startswith(f"error: {tmp_path}")
-    assert words in said.err
+        assert (said, list(rows_of(shown))) == ("", [each.member_id for each in trained.scheduler.ranked()])
+    for words in ("holds no population", "is damaged"):
+        assert run(["--watch", str(tmp_path), "--once"]) == 2
+        shown, said = capsys.readouterr()
+        assert (shown, said.count("\n")) == ("", 1)
+        assert said.startswith(f"error: {tmp_path}")
+        assert words in said
+        (tmp_path / STATE_FILE).write_bytes(b"half")

@@ -45,7 +45,7 @@ def sources(folder: Path, **settings: Any) -> list[set[int | None]]:
     """Whom each of the members with scores of 0.3, 0.9, 0.7 and 0.5 copies in 60 draws; None for nobody."""
     scheduler = scored(folder, 0.3, 0.9, 0.7, 0.5, **settings)
     found = [[scheduler.choose_source(member) for _ in range(60)] for member in scheduler.population]
-    return [{source and source.member_id for source in each} for each in found]
+    return [{None if source is None else source.member_id for source in each} for each in found]
 
 
 @pytest.fixture
@@ -196,6 +196,7 @@ class TestPBTScheduler:
             ([CURRENT] * 3, "holds 3 mappings for population_size=4"),
             ([CURRENT, CURRENT, CURRENT, {"learning_rate": 1e-4}], "'momentum': None cannot be its value"),
             ([CURRENT, CURRENT, CURRENT, {**CURRENT, "n_epochs": 2.5}], "'n_epochs': 2.5 cannot be its value"),
+            ([CURRENT, CURRENT, CURRENT, {**CURRENT, "n_epochs": True}], "'n_epochs': True cannot be its value"),
             ([CURRENT, CURRENT, CURRENT, {**CURRENT, "momentum": 0.85}], "'momentum': 0.85 cannot be its value"),
         ):
             with pytest.raises(SettingError, match=said):

@@ -31,7 +31,7 @@ def scored(scores: list[Any], seed: int = 0, **settings: Any) -> PBTScheduler:
 def copied(scheduler: PBTScheduler, ranked: list[PopulationMember] | None = None) -> list[int | None]:
     """Whom each member would copy."""
     sources = [scheduler.choose_source(member, ranked) for member in scheduler.population]
-    return [source and source.member_id for source in sources]
+    return [None if source is None else source.member_id for source in sources]
 
 
 def gain(member: PopulationMember, mode: str) -> tuple[bool, float]:
@@ -69,19 +69,10 @@ def test_nobody_copies_itself_or_one_that_is_not_better(
     settings = {"exploit_method": method, "metric_mode": mode, "truncation_ratio": ratio}
     expected, each_ranks, together = (scored(scores, seed, **settings) for _ in range(3))
     sources = [by_definition(expected, member) for member in expected.population]
-    numbers = [source and source.member_id for source in sources]
+    numbers = [None if source is None else source.member_id for source in sources]
     assert copied(each_ranks) == copied(together, together.ranked()) == numbers
     states = [each.generator.bit_generator.state for each in (expected, each_ranks, together)]
     assert states[0] == states[1] == states[2]
-
-
-@pytest.mark.parametrize("size", range(2, 12))
-def test_at_least_one_member_copies_whatever_the_size_and_the_ratio(size: int) -> None:
-    """int(size * 0.2) is 0 for a population of 2, 3 or 4."""
-    for ratio in (0.01, 0.2, 0.5, 0.8, 1.0):
-        chosen = copied(scored(list(range(size)), truncation_ratio=ratio))
-        copying = [number for number, source in enumerate(chosen) if source is not None]
-        assert copying == list(range(min(max(1, int(size * ratio + 1e-9)), size - 1)))
 
 
 def test_a_share_that_is_a_whole_number_of_members_is_that_number() -> None:
@@ -131,19 +122,6 @@ def test_every_value_stays_inside_the_range_and_of_its_type(
         assert type(value) is kind
         assert isinstance(value, int | float)
         assert ends[0] <= value <= ends[1]
-
-
-@given(st.floats(1e-9, 1e3), st.floats(1.01, 1e6), FACTORS, SEEDS)
-def test_a_step_in_log_space_is_as_long_up_as_down(low: float, width: float, factor: float, seed: int) -> None:
-    config = HyperparamConfig("x", min_value=low, max_value=low * width, perturbation_factor=factor, is_log_scale=True)
-    generator = np.random.default_rng(seed)
-    start = config.resample(generator)
-    reached = config.perturb(start, generator)
-    assert isinstance(start, float)
-    assert isinstance(reached, float)
-    assert low <= start <= low * width
-    step = abs(math.log(reached) - math.log(start))
-    assert math.isclose(step, math.log(factor), rel_tol=1e-6, abs_tol=1e-12) or reached in (low, low * width)
 
 
 @given(st.integers(2, 1000), FACTORS, SEEDS)

@@ -145,13 +145,15 @@ def outcome(
     for index, gradients in enumerate(problem.steps):
 
         def evaluate(index: int = index, gradients: list[Tensor] = gradients) -> float:
+            assert torch.is_grad_enabled()
             evaluated.append(index)
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter.grad = gradient.clone()
             return 2.5
 
         if with_closure:
-            assert optimizer.step(evaluate) == 2.5
+            with torch.no_grad():
+                assert optimizer.step(evaluate) == 2.5
         else:
             evaluate()
             assert optimizer.step() is None

@@ -157,12 +157,15 @@ def test_an_exploit_within_the_warm_up_is_refused_with_both_numbers_and_what_to_
 
 def test_the_model_of_a_run_has_its_settings_and_environments(tmp_path: Path) -> None:
     settings = {"gamma": 0.9, "optimizer_kwargs": {"lr": 1e-2, "sigma": 0.25}}
-    run = changed(environment={"normalize": True}, algorithm=settings)
+    environment = {"id": "Pendulum-v1", "kwargs": {"g": 3.5, "max_episode_steps": 7}, "normalize": True}
+    run = changed(environment=environment, algorithm=settings)
     model = build_model(load(tmp_path, run), device="cpu")
     normalizer: Any = model.get_env()
     assert isinstance(normalizer, VecNormalize)
     assert normalizer.gamma == 0.9
     assert normalizer.env_is_wrapped(ResumableEnv) == [True] * 3
+    assert normalizer.get_attr("g") == [3.5] * 3
+    assert normalizer.get_attr("spec")[0].max_episode_steps == 7
     assert (model.n_envs, model.n_steps, model.gamma, model.seed, model.learning_rate) == (3, 16, 0.9, 3, 1e-2)
     assert model.policy.optimizer.param_groups[0]["sigma"] == 0.25
 
@@ -177,6 +180,20 @@ def test_two_models_of_one_run_are_the_same_and_another_seed_is_another(tmp_path
     assert resets[0] == resets[1] != resets[2]
     for seed, expected in ((None, resets[0]), (4, resets[2])):
         assert build_envs(config, seed=seed).reset().tolist() == expected  # type: ignore[union-attr]
+
+
+ENVIRONMENTS: dict[str, dict[str, Any]] = {
+    "environment.id='CartPol-v1' cannot be made .*CartPole": {"id": "CartPol-v1"},
+    "environment.id='nowhere:X-v0' cannot be made": {"id": "nowhere:X-v0"},
+    "kwargs={'G': 9.0}: .*unexpected .*'G'": {"id": "Pendulum-v1", "kwargs": {"G": 9.0}},
+}
+
+
+@pytest.mark.parametrize("words", ENVIRONMENTS)
+def test_an_environment_that_cannot_be_made_is_one_line(words: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=words) as caught:
+        build_model(load(tmp_path, changed(environment=ENVIRONMENTS[words])))
+    assert "\n" not in str(caught.value)
 
 
 class Unsaveable(gym.Env[Any, Any]):

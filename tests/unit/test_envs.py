@@ -235,6 +235,34 @@ def test_worker_processes_continue_bit_exactly_and_survive_a_refused_state() -> 
     assert bits([each[0] for each in seen]) == bits([each[0] for each in expected])
 
 
+def test_seeds_that_wait_for_a_reset_are_restored_and_used_ones_do_not_come_back() -> None:
+    env = make_vec("Pendulum-v1", seed=5)
+    for others_seed in (77, 5):
+        state = through_file(capture_env_state(env))
+        restore_env_state(fresh := make_vec("Pendulum-v1", seed=others_seed), state)
+        assert bits(fresh.reset()) == bits(env.reset())
+
+
+class Remembering(VecCheckNan):
+    """A VecEnvWrapper that answers for itself."""
+
+    value = 0.0
+
+    def get_state(self) -> dict[str, Any]:
+        return {"value": self.value}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.value = state["value"]
+
+
+def test_a_vec_wrapper_that_answers_for_itself_is_asked() -> None:
+    env, fresh = Remembering(make_vec()), Remembering(make_vec())
+    env.reset()
+    env.value = 2.5
+    restore_env_state(fresh, through_file(capture_env_state(env)))
+    assert fresh.value == 2.5
+
+
 class Foreign(VecEnv):
     """Another implementation of VecEnv."""
 

@@ -89,7 +89,7 @@ def history_shared_with_the_report(
 @unclaimed(
     "state-shared-with-the-member",
     target="rlcore.pbt.scheduler:PopulationMember.state_dict",
-    pins="9ba8e4de3ef75500",
+    pins="06f8a1a981023b75",
 )
 def state_shared_with_the_member(self: Any) -> StateDict:
     """Return a member's state without copies, so that it changes with the member."""

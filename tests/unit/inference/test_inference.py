@@ -15,6 +15,8 @@ from stable_baselines3.common.vec_env import VecNormalize
 from rlcore import (
     CheckpointError,
     DistributionalPPO,
+    DistributionalRecurrentPolicy,
+    SettingError,
     infer_signals,
     load_policy,
 )
@@ -123,6 +125,28 @@ def test_loading_and_acting_leave_the_generators_alone(file: Path) -> None:
     assert torch.equal(torch.rand(3), expected[0])
     assert np.random.rand() == expected[1]
     assert (policy.device.type, policy.action_space.shape, policy.observation_space.shape) == ("cpu", (1,), (3,))
+
+
+def test_the_network_is_put_where_map_location_says(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent_to: list[str] = []
+    monkeypatch.setattr(
+        DistributionalRecurrentPolicy, "to", lambda policy, device: [sent_to.append(str(device)), policy][1]
+    )
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    load_policy(file, map_location="cuda:1")
+    load_policy(file)
+    assert sent_to == ["cuda:1", "cpu"]
+    with pytest.raises(SettingError, match=r"map_location='cuda:2'.* has 2 CUDA device"):
+        load_policy(file, map_location="cuda:2")
+
+
+def test_without_a_digest_a_warning_or_a_refusal(file: Path, tmp_path: Path) -> None:
+    torch.save(load_container(file), tmp_path / "plain.zip")
+    with pytest.warns(UserWarning, match="carries no digest"):
+        load_policy(tmp_path / "plain.zip")
+    with pytest.raises(CheckpointError, match="carries no digest"):
+        load_policy(tmp_path / "plain.zip", require_digest=True)
 
 
 @pytest.mark.cuda

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -270,6 +271,19 @@ def test_an_unusable_setting_is_refused_by_name_value_and_range(setting: str, va
     with pytest.raises(SettingError, match=f"^{setting}={re.escape(repr(value))} cannot .*{message}") as caught:
         VarianceGradientScaler(parameters_of((2,)), **{setting: value})
     assert caught.value.setting == setting
+
+
+GOOD: list[tuple[str, Any, Any]] = [
+    ("enabled", False, False), ("beta", 0, 0.0), ("beta", np.float32(0.5), 0.5), ("alpha", 0, 0.0), ("eps", 1, 1.0),
+    ("alpha", Fraction(1, 4), 0.25), ("eps", 1e-300, 1e-300), ("warmup_steps", 0, 0), ("warmup_steps", np.int64(7), 7),
+    ("min_scaling_factor", 0, 0.0), ("min_scaling_factor", np.int64(1), 1.0), ("max_normalized_variance", 90, 90.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("setting", "value", "plain"), GOOD)
+def test_a_setting_may_lie_anywhere_in_its_range_with_its_ends(setting: str, value: Any, plain: Any) -> None:
+    kept = getattr(VarianceGradientScaler(parameters_of((2,)), **{setting: value}).settings, setting)
+    assert (kept, type(kept)) == (plain, type(plain))
 
 
 def test_scaler_and_model_have_the_same_defaults() -> None:

@@ -82,10 +82,13 @@ def test_a_restored_scaler_continues_bit_for_bit(estimator: Any, dtype: torch.dt
     settings: dict[str, Any] = {"alpha": 0.3, "normalization": "second_moment", "eps": 1e-3}
     settings |= {"min_scaling_factor": 0.2, "max_normalized_variance": 9.0}
     original = trained(estimator, dtype=dtype, **settings)
-    restored = through_file(original)
+    state, loaded = original.state_dict(), VarianceGradientScaler(parameters_of(*SHAPES, dtype=dtype))
+    loaded.load_state_dict(state)
+    restored, before = through_file(original), leaves(state)
     assert restored.settings == original.settings
-    assert leaves(restored.state_dict()) == leaves(original.state_dict())
-    assert train(restored, 10, seed=2) == train(original, 10, seed=2)
+    assert leaves(restored.state_dict()) == before
+    assert train(restored, 10, seed=2) == train(loaded, 10, seed=2) == train(original, 10, seed=2)
+    assert leaves(state) == before, "it is a snapshot"
     assert leaves(restored.state_dict()) == leaves(original.state_dict())
     assert restored.step_count == 30
 

@@ -156,52 +156,6 @@ def tensors_of(optimizer: torch.optim.Optimizer, parameter: Tensor) -> list[Tens
 
 
 class TestNoise:
-    """The noise is isolated as the difference of two runs that differ in sigma only."""
-
-    def changes(self, optimizer_class: Any, scale: float, steps: int, **settings: Any) -> list[Tensor]:
-        parameter = nn.Parameter(torch.zeros(40, 50, dtype=torch.float64))
-        optimizer = optimizer_class([parameter], lr=1.0, weight_decay=0.0, seed=SEED, **settings)
-        recorded = []
-        for step in range(steps):
-            parameter.data.zero_()  # no utility, so a gate of 0.5 throughout
-            parameter.grad = scale * make_gradients(step, ((40, 50),))[0]
-            optimizer.step()
-            recorded.append(parameter.detach().clone())
-        return recorded
-
-    def noise_ratios(self, optimizer_class: Any, scale: float, steps: int = 1, **settings: Any) -> list[float]:
-        """RMS of the noise in units of the RMS of the direction, in each of the first steps."""
-        noisy = self.changes(optimizer_class, scale, steps, **settings)
-        silent = self.changes(optimizer_class, scale, steps, **{**settings, "sigma": 0.0})
-        return [
-            float((a - b).square().mean().sqrt() / b.square().mean().sqrt()) for a, b in zip(noisy, silent, strict=True)
-        ]
-
-    @BOTH
-    def test_adaptive_noise_ratio_is_constant_under_gradient_scaling(self, optimizer_class: Any) -> None:
-        settings = {"sigma": 0.1, "adaptive_noise": True, "min_noise_std": 1e-12, "noise_beta": 0.9}
-        ratios = [self.noise_ratios(optimizer_class, scale, steps=3, **settings) for scale in (1.0, 0.1, 30.0)]
-        assert ratios[1] == pytest.approx(ratios[0], rel=1e-5)
-        assert ratios[2] == pytest.approx(ratios[0], rel=1e-5)
-
-    @BOTH
-    def test_adaptive_noise_has_its_full_and_only_its_full_size_from_the_first_step(self, optimizer_class: Any) -> None:
-        ratios = self.noise_ratios(optimizer_class, 1.0, steps=3, sigma=0.1, adaptive_noise=True)
-        # 2,000 normal draws: the standard error of their RMS is 1.6 %.
-        assert ratios[0] == pytest.approx(0.1, rel=0.08)
-        assert all(0.05 < ratio < 0.2 for ratio in ratios)
-
-    def test_adaptive_noise_does_not_grow_with_the_size_of_the_tensor(self) -> None:
-        stds = []
-        for size in (10, 1000):
-            parameter = nn.Parameter(torch.zeros(size, dtype=torch.float64))
-            parameter.grad = torch.full((size,), 3.0, dtype=torch.float64)
-            optimizer = UPGD([parameter], sigma=0.1, adaptive_noise=True)
-            optimizer.step()
-            state = optimizer.state[parameter]
-            stds.append(float(state["direction_rms"]) / (1 - 0.999))
-        assert stds == pytest.approx([3.0, 3.0], rel=1e-12)
-
     @BOTH
     def test_adaptive_noise_switched_on_late_has_its_full_size_at_once(self, optimizer_class: Any) -> None:
         parameter = nn.Parameter(torch.zeros(6, dtype=torch.float64))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import copy
 import io
+import math
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numba
 import pytest
 import torch
 from torch import Tensor, nn
@@ -16,6 +20,7 @@ from torch import Tensor, nn
 from rlcore import DistributionalPPO
 from rlcore.errors import NonFiniteGradientError, StateError
 from rlcore.optim import UPGD, AdaptiveUPGD
+from rlcore.optim.compiled import compiled
 from rlcore.optim.noise import noise_to_signal
 from tests.reference.noise_reference import noise as noise_of
 from tests.support.training import differing, make_envs, make_model
@@ -470,3 +475,20 @@ def test_a_model_whose_device_counts_is_saved_loaded_and_rolled_back() -> None:
     with pytest.raises(NonFiniteGradientError):
         model.train()
     assert differing(model.get_parameters(), before) == []
+
+
+def test_a_compiled_function_is_kept_on_disk_for_the_next_process_and_divides_as_ieee_754(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    code, kept = "def quotient(x, y):\n    return x / y\n", []
+    (tmp_path / "quotients.py").write_text(code)
+    for _ in range(2):
+        names = runpy.run_path(str(tmp_path / "quotients.py"))
+        kept.append(compiled("float64(float64, float64)")(names["quotient"]))
+        assert [kept[-1](sign, 0.0) for sign in (1.0, -1.0)] == [math.inf, -math.inf]
+    assert [sum(each.stats.cache_hits.values()) for each in kept] == [0, 1]
+    exec(code, names := {})  # noqa: S102
+    with pytest.warns(UserWarning, match="cannot be kept on disk .*NUMBA_CACHE_DIR"):
+        quotient = compiled("float64(float64, float64)")(names["quotient"])
+    assert (quotient(1, 2), len(quotient.signatures)) == (0.5, 1)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from stable_baselines3.common.utils import LinearSchedule
 
 from rlcore import DistributionalPPO, PPOSettings, ResumeWarning, SettingError, UnknownSettingError
 from rlcore.ppo.live import set_hyperparameters
@@ -97,6 +98,21 @@ def test_every_live_setting_changes_what_the_next_update_does(
     set_hyperparameters(model, {name: CHANGES[name]})
     model.learn(48, reset_num_timesteps=False)
     assert differing(unchanged, model.get_parameters()["policy"]) != []
+
+
+def test_a_schedule_rules_from_where_training_stands(saved: bytes) -> None:
+    model = again(saved)
+    model._current_progress_remaining = 0.5
+    set_hyperparameters(model, {"learning_rate": LinearSchedule(0.02, 0.0, 1.0), "critic_lr_multiplier": 2.0})
+    assert [group["lr"] for group in model.policy.optimizer.param_groups] == pytest.approx([0.01, 0.02])
+
+
+def test_an_option_that_needs_moments_of_its_own_starts_the_optimizer_fresh() -> None:
+    model = make_model(optimizer_class="adam").learn(48)
+    with pytest.warns(ResumeWarning, match="max_exp_avg_sq"):
+        set_hyperparameters(model, {"amsgrad": True})
+    assert model.policy.optimizer.state_dict()["state"] == {}
+    model.learn(48, reset_num_timesteps=False)
 
 
 def test_floors_hold_at_once(saved: bytes) -> None:
@@ -198,4 +214,7 @@ def test_the_noise_of_an_optimizer_keeps_its_seed() -> None:
     model = make_model(optimizer_kwargs={"seed": 3})
     set_hyperparameters(model, {"optimizer_kwargs": {"sigma": 0.5, "seed": 5}})
     assert model.optimizer_kwargs == {"sigma": 0.5, "seed": 3}
+    other = make_model()
+    set_hyperparameters(other, {"optimizer_kwargs": {"sigma": 0.5, "seed": 5}})
+    assert other.optimizer_kwargs == {"sigma": 0.5}
     assert {group["seed"] for group in model.policy.optimizer.param_groups} == {3}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.common.logger import Logger
 
 from rlcore import (
     CheckpointError,
@@ -19,6 +19,7 @@ from rlcore import (
     StateError,
     UnknownSettingError,
     load_checkpoint,
+    load_policy,
     save_checkpoint,
 )
 from rlcore.ppo.saving import continued
@@ -36,6 +37,9 @@ def saved(tmp_path: Path) -> Path:
 def test_settings_can_be_changed_on_loading(saved: Path) -> None:
     loaded = DistributionalPPO.load(saved, device="cpu", ent_coef=0.5, optimizer_kwargs={"lr": 0.25})
     assert (loaded.ent_coef, loaded.learning_rate) == (0.5, 0.25)
+    with pytest.warns(ResumeWarning, match="vgs_state"):
+        loaded = DistributionalPPO.load(saved, device="cpu", vgs_estimator="element")
+    assert loaded.variance_gradient_scaler.settings.estimator == "element"  # type: ignore[union-attr]
     with pytest.raises(UnknownSettingError, match="did you mean 'ent_coef'"):
         DistributionalPPO.load(saved, device="cpu", entcoef=0.5)
     with pytest.raises(SettingError, match="optimizer_kwargs="):
@@ -57,6 +61,19 @@ def test_an_optimizer_setting_changed_on_loading_rules_over_the_file_and_keeps_t
     states = [model.get_parameters()["policy.optimizer"]["state"] for model in (loaded, as_saved)]
     assert differing(*states) == []
     assert len(states[0]) > 0
+
+
+@pytest.mark.parametrize(
+    ("optimizer_class", "option"),
+    [("rmsprop", {"momentum": 0.5}), ("rmsprop", {"centered": True}), ("adam", {"amsgrad": True})],
+)
+def test_an_option_on_loading_that_needs_other_moments_starts_fresh(
+    optimizer_class: str, option: dict[str, Any], tmp_path: Path
+) -> None:
+    make_model(optimizer_class=optimizer_class).learn(48).save(tmp_path / "model.zip")
+    with pytest.warns(ResumeWarning, match="starts fresh"):
+        loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu", optimizer_kwargs=option)
+    loaded.learn(48, reset_num_timesteps=False)
 
 
 def test_another_optimizer_on_loading_starts_fresh_says_so_and_trains(saved: Path) -> None:
@@ -93,13 +110,14 @@ def test_a_model_trained_behind_a_normaliser_is_not_let_loose_on_raw_observation
     model.save(tmp_path / "model.zip")
     with pytest.raises(CheckpointError, match="VecNormalize"):
         DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu")
-    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
-    with pytest.raises(StateError, match="VecNormalize"):
-        loaded.set_env(make_envs())
-    normalized = make_envs(normalize=True)
-    loaded.set_env(normalized)
-    assert isinstance(normalized, VecNormalize)
-    assert np.array_equal(normalized.obs_rms.mean, model.get_vec_normalize_env().obs_rms.mean)  # type: ignore[union-attr]
+    for env in (None, make_envs(normalize=True)):
+        loaded = DistributionalPPO.load(tmp_path / "model.zip", env=env, device="cpu")
+        with pytest.raises(StateError, match="VecNormalize"):
+            loaded.set_env(make_envs())
+        for _ in range(2):
+            normalized: Any = make_envs(normalize=True)
+            loaded.set_env(normalized)
+            assert np.array_equal(normalized.obs_rms.mean, model.get_vec_normalize_env().obs_rms.mean)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("normalize", [False, True])
@@ -152,6 +170,14 @@ class Mine(DistributionalPPO):
         return super().collect_rollouts(*args, **kwargs)
 
 
+class Further(Mine):
+    """A subclass of a subclass."""
+
+    def __init__(self, *args: Any, baz: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.baz = baz
+
+
 class Forgetful(DistributionalPPO):
     """Keeps nothing of what it takes."""
 
@@ -173,6 +199,10 @@ def test_own_keywords_are_those_of_the_saved_model(saved_own: Path) -> None:
     assert (type(loaded), loaded.foo, loaded.bar, loaded.n_steps, loaded.n_quantiles) == (Mine, 7, ("a", "b"), 16, 5)
     loaded.learn(48, reset_num_timesteps=False)
     assert (loaded.num_timesteps, loaded.calls) == (96, ["collect", "train"])
+    assert load_policy(saved_own).device.type == "cpu"
+    Further("MlpLstmPolicy", make_envs(), foo=7, baz=0.25, **SMALL).save(saved_own)
+    further = Further.load(saved_own, device="cpu")
+    assert (further.foo, further.baz) == (7, 0.25)
 
 
 def test_what_a_subclass_takes_and_does_not_keep_cannot_be_saved(tmp_path: Path) -> None:
@@ -208,7 +238,10 @@ def test_own_settings_go_on_as_they_were(tmp_path: Path) -> None:
 
     path = tmp_path / "model.zip"
     Hooked("MlpLstmPolicy", make_envs(), hook=hook, **SMALL).save(path)
-    assert continued(path, Hooked("MlpLstmPolicy", make_envs(), hook=hook, **SMALL)).hook is hook  # type: ignore[attr-defined]
+    now = Hooked("MlpLstmPolicy", make_envs(), hook=hook, **SMALL)
+    now.set_logger(Logger(None, []))
+    model = continued(path, now)
+    assert (model.hook, model.logger) == (hook, now.logger)
     Hooked("MlpLstmPolicy", make_envs(), hook=1, **SMALL).save(path)
     with pytest.raises(SettingError, match="hook=2 is asked for, and what is to go on was trained with 1"):
         continued(path, Hooked("MlpLstmPolicy", make_envs(), hook=2, **SMALL))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.utils import LinearSchedule
 
 from rlcore import DistributionalPPO
 from tests.support.training import make_envs, make_model
@@ -115,9 +116,35 @@ def test_the_noise_to_signal_ratio_is_that_of_the_optimizer() -> None:
     assert found["optim/noise_to_signal"] >= 0.25 * (1 - 1e-6)
 
 
-def test_without_scaling_and_noise_nothing_is_said_of_them() -> None:
-    found, _ = logged(1, variance_gradient_scaling=False, optimizer_class="adam")
-    assert [key for key in found if key.startswith(("vgs/", "optim/"))] == []
+def test_settings_are_logged_as_they_trained() -> None:
+    """Here at half of the way, and with standard deviations of the actions next to exp(-1)."""
+    model = make_model(
+        make_envs("Pendulum-v1"),
+        policy_kwargs={"lstm_hidden_size": 8, "log_std_init": -1.0},
+        clip_range=LinearSchedule(0.3, 0.1, 1.0),
+        clip_range_vf=LinearSchedule(0.8, 0.2, 1.0),
+        n_epochs=3,
+    )
+    model.set_logger(Logger(None, []))
+    model.learn(96, lambda seen, _: seen["self"].num_timesteps <= 48, log_interval=1000)
+    found = model.logger.name_to_value
+    assert (found["train/clip_range"], found["train/clip_range_vf"]) == pytest.approx((0.2, 0.5))
+    assert found["train/n_updates"] == 3
+    assert found["train/std"] == pytest.approx(np.exp(-1.0), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("settings", "absent"),
+    [
+        ({"variance_gradient_scaling": False, "optimizer_class": "adam"}, ("vgs/", "optim/")),
+        ({"n_critics": 1}, "twin_critics/"),
+        ({"return_scale": None}, "train/return"),
+        ({}, ("train/kl", "train/clip_range_vf", "train/std")),
+    ],
+)
+def test_what_there_is_not_is_not_logged(settings: dict[str, Any], absent: Any) -> None:
+    found, _ = logged(1, **settings)
+    assert [key for key in found if key.startswith(absent)] == []
 
 
 def test_every_key_is_explained() -> None:

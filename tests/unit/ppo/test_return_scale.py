@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env import VecEnvWrapper
 from torch import nn
 
 from rlcore import DistributionalPPO, NonFiniteReturnError, ReturnScale, StateError
-from rlcore.ppo.returns import Moments, require_finite
+from rlcore.ppo.returns import Moments
 from tests.support.training import acting, differing, make_envs, make_model
 
 STILL: dict[str, Any] = {"optimizer_class": "sgd", "learning_rate": 1e-30, "variance_gradient_scaling": False}
@@ -133,7 +133,7 @@ def test_rewards_that_are_no_numbers_are_named_and_leave_no_trace(scale: str) ->
     model.learn(48)
     before = model.get_parameters()
     envs.factor = float("nan")
-    with pytest.raises(NonFiniteReturnError, match="rewards"):
+    with pytest.raises(NonFiniteReturnError, match=r"of 48 returns of .* rewards"):
         model.learn(48, reset_num_timesteps=False)
     changed = differing(before, model.get_parameters())
     assert [path for path in changed if "snapshot" not in path] == []  # that one is taken before a rollout
@@ -156,6 +156,7 @@ def test_the_lagging_scale_takes_its_snapshot_before_the_first_step_of_a_rollout
     latest, seen = model.value_scale.statistics, []
     model.learn(48, lambda *_: seen.append(model.value_scale.snapshot) is None, reset_num_timesteps=False)
     assert seen == [latest] * 16
+    assert latest != (0.0, 1.0)
 
 
 @pytest.mark.parametrize(("name", "value"), [("return_scale_decay", 0.25), ("return_scale_min_std", 0.125)])
@@ -199,13 +200,6 @@ def test_small_spread_around_a_large_mean_is_measured() -> None:
     assert scale.statistics == pytest.approx((1e8, 1.0), rel=1e-9)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_returns_that_are_no_numbers_are_counted_and_refused(value: float) -> None:
-    require_finite(np.array([1.0, 2.0]))
-    with pytest.raises(NonFiniteReturnError, match=r"2 of 4 returns .* rewards"):
-        require_finite(np.array([[value, 1.0], [2.0, value]]))
-
-
 def test_zero_lag_measures_before_the_update_and_corrects_every_layer_by_the_change() -> None:
     scale, (first, second) = ReturnScale("zero_lag", 0.9, 1e-4), rollouts(2)
     torch.manual_seed(0)
@@ -230,7 +224,7 @@ def test_snapshot_keeps_the_documented_order_lag_included() -> None:
     history = []
     for returns in (first, second):
         scale.before_rollout()
-        scale.before_update(returns, [layer])
+        assert scale.before_update(returns, [layer]) == 1.0
         history.append(scale.snapshot)
         scale.after_update(returns)
         history.append(scale.snapshot)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from rlcore import DistributionalPPO
+from rlcore import DistributionalPPO, ResumeWarning
 from rlcore.ppo import state_parts
 from tests.support.configurations import ALWAYS_MOVING
 from tests.support.training import acting, differing, make_envs, make_model, tensors_in
@@ -122,6 +123,29 @@ def test_setting_what_is_there_already_in_a_rollout_changes_nothing_of_the_resum
     loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(normalize=True), device="cpu")
     loaded.learn(144 - loaded.num_timesteps, reset_num_timesteps=False)
     assert differing(expected, loaded.get_parameters()) == []
+
+
+def test_what_starts_fresh_or_is_forgotten_after_a_stop_is_so_in_a_file_too(stopped: DistributionalPPO) -> None:
+    stopped.reset_lstm_states_to_initial()
+    with pytest.warns(ResumeWarning, match="normalizer_state"):
+        stopped.set_parameters({key: stopped.get_parameters()[key] for key in ("policy", "policy.optimizer")})
+    kept: Any = stopped.__getstate__()["state"]
+    assert differing(kept["normalizer_state"], stopped.get_parameters()["normalizer_state"]) == []
+    assert not any(bool(tensor.any()) for name in ("actor", "critic") for tensor in kept["lstm_state"][name])
+
+
+@pytest.mark.parametrize("seed", [1, None])
+def test_another_seed_or_a_new_count_after_a_load_begins_another_run(
+    seed: int | None, stopped: DistributionalPPO, tmp_path: Path
+) -> None:
+    """From a reset, without a warning; what the normaliser had learnt stays."""
+    loaded = reloaded(stopped, tmp_path, **({} if seed is None else {"seed": seed}))
+    assert (set(loaded.pending_state) == {"normalizer_state"}) is (seed is not None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded.learn(48, reset_num_timesteps=seed is None)
+    assert loaded.num_timesteps == (48 if seed is None else 96)
+    assert loaded.pending_state == {}
 
 
 def test_an_update_that_fails_leaves_no_trace() -> None:

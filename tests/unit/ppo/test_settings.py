@@ -297,6 +297,7 @@ def test_the_constructor_takes_every_setting_with_its_default_and_nothing_else()
     defaults = {name: each.default for name, each in keywords().items()}
     assert defaults == {name: field.default for name, field in PPOSettings.model_fields.items()}
     assert list(defaults) == list(PPOSettings.model_fields)
+    assert "\n    vgs_beta = 0.99: decay of the scaler's statistics" in (DistributionalPPO.__doc__ or "")
 
 
 def test_the_types_of_keywords_are_those_of_the_table() -> None:

@@ -72,14 +72,8 @@ def test_the_scaler_scales_the_parameters_that_train_after_every_path(path: str,
     assert linked == [id(p) for p in arrived.policy.parameters()]
     optimized = {id(p) for group in arrived.policy.optimizer.param_groups for p in group["params"]}
     assert optimized == set(linked)
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_training_goes_on_after_every_path_and_statistics_grow_from_where_they_were(path: str, tmp_path: Path) -> None:
-    arrived = travel(trained(), path, tmp_path)
-    assert arrived.variance_gradient_scaler is not None
     arrived.learn(48, reset_num_timesteps=False)
-    assert arrived.variance_gradient_scaler.step_count == 12
+    assert arrived.variance_gradient_scaler.step_count == 12, "it goes on from where it was"
 
 
 def test_relinking_keeps_the_statistics_of_every_tensor() -> None:
@@ -175,6 +169,7 @@ def test_parameters_are_read_from_a_file_by_its_path(kind: str, tmp_path: Path) 
         save_checkpoint(path, model.get_parameters(), step=1, performance=0.0)
     other.set_parameters(path)
     assert differing(other.get_parameters(), model.get_parameters()) == []
+    assert other.pending_state == {}, "where the run stood is no parameter"
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
@@ -224,12 +219,21 @@ def test_what_is_learnt_is_taken_over_and_settings_are_not() -> None:
     giver = make_model(vgs_alpha=1.0, vgs_warmup_steps=1, optimizer_kwargs={"sigma": 0.5})
     taker = make_model(vgs_alpha=0.25, vgs_warmup_steps=2, optimizer_kwargs={"sigma": 0.125})
     giver.learn(96)
-    taker.set_parameters(giver.get_parameters())
+    given = giver.get_parameters()
+    given["vgs_state"]["enabled"] = False
+    taker.set_parameters(given)
     scaler = taker.variance_gradient_scaler
     assert scaler is not None
     assert (scaler.step_count, scaler.settings.alpha, scaler.settings.warmup_steps) == (8, 0.25, 2)
+    assert scaler.settings.enabled
     assert {group["sigma"] for group in taker.policy.optimizer.param_groups} == {0.125}
     assert len(taker.policy.optimizer.state) == len(list(taker.policy.parameters()))
+
+
+def test_values_of_another_return_scale_are_refused() -> None:
+    model, given = make_model(return_scale=None), make_model().get_parameters()
+    with pytest.raises(StateError, match="learnt under another return_scale"):
+        model.set_parameters(given)
 
 
 NAMES = ["adaptive_upgd", "adam", "adamw", "sgd", "rmsprop"]
