@@ -17,8 +17,8 @@ import torch
 from stable_baselines3.common.env_util import make_vec_env
 
 from rlcore import DistributionalPPO, HyperparamConfig, PBTConfig, PBTScheduler, PopulationMember
-from rlcore.pbt import files
-from rlcore.pbt.files import LineageEvent, LineageFile, SavedMember, SavedPopulation
+from rlcore.checkpoint import write_atomic
+from rlcore.pbt.population import LINEAGE_FILE, MEMBERS, STATE_FILE, LineageEvent, append_lineage
 
 SIZES: Final = (10, 100, 1_000, 10_000)
 ROUNDS: Final = 3
@@ -89,16 +89,6 @@ def config_of(size: int, folder: Path) -> PBTConfig:
     )
 
 
-@dataclass
-class Trainee:
-    """What a population knows of a member and its scheduler does not, without a model."""
-
-    member: PopulationMember
-    file: str | None = None
-    exploits: int = 0
-    vgs_transfers: int = 0
-
-
 class SimulatedPopulation:
     """Does what :class:`rlcore.Population` does between trainings, and measures each part.
 
@@ -109,11 +99,11 @@ class SimulatedPopulation:
 
     def __init__(self, size: int, folder: Path) -> None:
         self.folder, self.size, self.costs = folder, size, Costs()
-        (folder / files.MEMBERS).mkdir(parents=True)
+        (folder / MEMBERS).mkdir(parents=True)
         self.config = config_of(size, folder)
         self.scheduler = PBTScheduler(self.config)
-        self.trainees = [Trainee(member) for member in self.scheduler.initialize_population()]
-        self.lineage = LineageFile(folder / files.LINEAGE_FILE)
+        self.members = self.scheduler.initialize_population()
+        self.lineage_size = 0
         self.scores = np.random.default_rng(0)
         self.state_bytes: list[int] = []
 
@@ -125,47 +115,44 @@ class SimulatedPopulation:
         scores = self.scores.normal(size=self.size)
         weights = torch.zeros(WEIGHTS)
         moments = {"exp_avg": weights, "exp_avg_sq": weights}
-        for trainee, score in zip(self.trainees, scores, strict=True):
+        for member, score in zip(self.members, scores, strict=True):
             parameters = {"policy": {"w": weights + score}, "policy.optimizer": {"state": {0: moments}}}
             with self.costs.measured("report"):
-                self.scheduler.update_performance(trainee.member, float(score), step, parameters)
-            self._new_model_file(trainee, f"member_{trainee.member.member_id}_step_{step}.zip")
+                self.scheduler.update_performance(member, float(score), step, parameters)
+            self._new_model_file(member, f"member_{member.member_id}_step_{step}.zip")
 
-    def _new_model_file(self, trainee: Trainee, name: str) -> None:
+    def _new_model_file(self, member: PopulationMember, name: str) -> None:
         self._model_file(name).touch()
-        if trainee.file is not None:
-            self._model_file(trainee.file).unlink()
-        trainee.file = name
+        if member.model_file is not None:
+            self._model_file(member.model_file).unlink()
+        member.model_file = name
 
     def _model_file(self, name: str) -> Path:
-        return self.folder / files.MEMBERS / name
+        return self.folder / MEMBERS / name
 
     def commit(self, explored_step: int) -> None:
         """Do what ``Population._commit`` does."""
         with self.costs.measured("state"):
-            state = SavedPopulation(
-                seed=0,
-                config=files.described(self.config),
-                explored_step=explored_step,
-                lineage_size=self.lineage.size,
-                scheduler=self.scheduler.state_dict(),
-                members=[SavedMember.model_validate(each, from_attributes=True) for each in self.trainees],
-            )
+            state = {
+                "seed": 0,
+                "config": self.config.model_dump(mode="json", exclude={"checkpoint_dir", "seed"}),
+                "explored_step": explored_step,
+                "lineage_size": self.lineage_size,
+                "scheduler": self.scheduler.state_dict(),
+            }
         with self.costs.measured("write"):
-            files.write_state(state, self.folder)
+            write_atomic(self.folder / STATE_FILE, json.dumps(state).encode())
         with self.costs.measured("old models"):
-            kept = {trainee.file for trainee in self.trainees}
-            for path in self._model_file("").glob("member_*_step_*.zip"):
-                if path.name not in kept:
+            for path in self._model_file("").glob("member_0_step_*.zip"):
+                if path.name != self.members[0].model_file:
                     path.unlink(missing_ok=True)
 
     def append_records(self) -> None:
         """Measure a cheaper commit: a synced line with what the turn of one member changed."""
         some = self._some(SAMPLE["records"])
         with (self.folder / "turns.jsonl").open("ab") as file, self.costs.measured("one record", times=len(some)):
-            for trainee in some:
-                record = [trainee.member.state_dict(), trainee.file, trainee.exploits, trainee.vgs_transfers]
-                file.write(json.dumps(record).encode() + b"\n")
+            for member in some:
+                file.write(json.dumps(member.state_dict()).encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
 
@@ -174,38 +161,36 @@ class SimulatedPopulation:
         scheduler, before = self.scheduler, self.scheduler.generator.bit_generator.state
         for method in METHODS:
             scheduler.config = self.config.model_copy(update={"exploit_method": method})
-            with self.costs.measured(f"decision, {method}", times=self.size), scheduler.ranked_once():
-                for trainee in self.trainees:
+            with self.costs.measured(f"decision, {method}", times=self.size):
+                ranked = scheduler.ranked()
+                for member in self.members:
                     if scheduler.is_ready():
-                        scheduler.choose_source(trainee.member)
+                        scheduler.choose_source(member, ranked)
             some = self._some(SAMPLE["decisions"])
             with self.costs.measured(f"decision that ranks, {method}", times=len(some)):
-                for trainee in some:
+                for member in some:
                     if scheduler.is_ready():
-                        scheduler.choose_source(trainee.member)
+                        scheduler.choose_source(member)
         scheduler.config, scheduler.generator.bit_generator.state = self.config, before
 
     def exploit(self, step: int) -> None:
         """Let every member copy and explore, and add the events to the lineage."""
         events = []
-        with self.scheduler.ranked_once():
-            for trainee in self.trainees:
-                member, before = trainee.member, dict(trainee.member.hyperparams)
-                with self.costs.measured("exploit"):
-                    parameters, hyperparams, kind = self.scheduler.exploit_and_explore(member)
-                if parameters is not None:
-                    trainee.exploits += 1
-                    who = member.copied_from, step, kind
-                    score = member.performance
-                    events.append(
-                        LineageEvent("exploit", member.member_id, step, score, dict(hyperparams), before, *who)
-                    )
+        ranked = self.scheduler.ranked()
+        for member in self.members:
+            before = dict(member.hyperparams)
+            with self.costs.measured("exploit"):
+                parameters, hyperparams, kind = self.scheduler.exploit_and_explore(member, ranked)
+            if parameters is not None:
+                member.exploits += 1
+                who, score = (member.copied_from, step, kind), member.performance
+                events.append(LineageEvent("exploit", member.member_id, step, score, dict(hyperparams), before, *who))
         with self.costs.measured("lineage"):
-            self.lineage.append(events)
+            self.lineage_size = append_lineage(self.folder / LINEAGE_FILE, self.lineage_size, events)
 
-    def _some(self, number: int) -> list[Trainee]:
+    def _some(self, number: int) -> list[PopulationMember]:
         """So many of the members, evenly spaced; all of a small population."""
-        return self.trainees[:: max(1, self.size // number)][:number]
+        return self.members[:: max(1, self.size // number)][:number]
 
 
 def simulate(size: int, folder: Path) -> dict[str, Any]:
@@ -219,7 +204,7 @@ def simulate(size: int, folder: Path) -> dict[str, Any]:
         population.report(number * INTERVAL)
         for _ in range(SAMPLE["commits"]):
             population.commit((number - 1) * INTERVAL)
-        population.state_bytes.append((folder / files.STATE_FILE).stat().st_size)
+        population.state_bytes.append((folder / STATE_FILE).stat().st_size)
         population.decide()
         population.exploit(number * INTERVAL)
         population.append_records()
@@ -235,7 +220,7 @@ def simulate(size: int, folder: Path) -> dict[str, Any]:
         "checkpoint_files": len(checkpoints),
         "checkpoint_bytes": sum(checkpoints),
         "files": sum(path.is_file() for path in folder.rglob("*")),
-        "lineage_bytes": (folder / files.LINEAGE_FILE).stat().st_size,
+        "lineage_bytes": (folder / LINEAGE_FILE).stat().st_size,
         "start_mib": start,
         "peak_mib": peak_mib(),
     }

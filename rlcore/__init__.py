@@ -21,10 +21,9 @@ from rlcore.errors import (
 )
 from rlcore.optim import UPGD, AdaptiveUPGD, VarianceGradientScaler
 from rlcore.pbt import HyperparamConfig, PBTConfig, PBTScheduler, PopulationMember
-from rlcore.pbt.exploit import apply_exploit, save_pbt_checkpoint
-from rlcore.pbt.files import Ancestor, LineageEvent, ancestors, read_lineage
-from rlcore.pbt.hyperparams import check_interval, optimizer_steps_per_update
-from rlcore.pbt.population import MemberStatus, Population, PopulationResult
+from rlcore.pbt.hyperparams import optimizer_steps_per_update
+from rlcore.pbt.population import LineageEvent, Population, PopulationResult, ancestors, read_lineage
+from rlcore.pbt.turns import apply_exploit, save_pbt_checkpoint
 from rlcore.pbt.workers import InlineExecutor, ProcessExecutor
 from rlcore.ppo import (
     CategoricalValues,
@@ -52,7 +51,6 @@ def __getattr__(name: str) -> str:
 __all__ = [
     "UPGD",
     "AdaptiveUPGD",
-    "Ancestor",
     "CallOrderError",
     "CategoricalValues",
     "Checkpoint",
@@ -66,7 +64,6 @@ __all__ = [
     "InferencePolicy",
     "InlineExecutor",
     "LineageEvent",
-    "MemberStatus",
     "NonFiniteError",
     "NonFiniteGradientError",
     "NonFiniteObservationError",
@@ -93,7 +90,6 @@ __all__ = [
     "ancestors",
     "apply_exploit",
     "build_model",
-    "check_interval",
     "infer_signals",
     "load_checkpoint",
     "load_config",

@@ -1,9 +1,11 @@
-"""Every error that rlcore raises on purpose: each says the value, what it breaks and what to do."""
+"""Every error that rlcore raises on purpose, with the value, what it breaks and what to do; and how it warns."""
 
 from __future__ import annotations
 
 import copyreg
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -157,3 +159,18 @@ class ConfigFileError(RLCoreError, ValueError):
         self.path = path
         self.line = line
         self.reason = reason
+
+
+BENEATH = frozenset({"rlcore", "stable_baselines3", "sb3_contrib", "torch", "contextlib"})
+"""Packages whose lines a caller can do nothing about: this one, and those through which it is called back."""
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn of ``message`` at the innermost line that belongs to none of the packages :data:`BENEATH`.
+
+    :raises Warning: ``category``, where a filter makes an error of it
+    """
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in BENEATH:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

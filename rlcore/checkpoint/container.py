@@ -24,9 +24,8 @@ import xxhash
 
 from rlcore.checkpoint import torch_file
 from rlcore.checkpoint.torch_file import RefusedError, quoted
-from rlcore.errors import CheckpointError, RLCoreError, StateError
+from rlcore.errors import CheckpointError, RLCoreError, StateError, warn_caller
 from rlcore.types import StateDict
-from rlcore.warn import warn_caller
 
 PathOrFile: TypeAlias = "str | PathLike[str] | BinaryIO | BufferedIOBase"
 

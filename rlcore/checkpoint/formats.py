@@ -19,9 +19,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from rlcore.checkpoint import codec, container
 from rlcore.checkpoint.container import PathOrFile, path_of, refusals_name, unusable
 from rlcore.checkpoint.torch_file import RefusedError, quoted
-from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError
+from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError, warn_caller
 from rlcore.types import StateDict
-from rlcore.warn import warn_caller
 
 FORMAT_V1: Final = "v1_policy_only"
 """A bare policy state dict, as older populations wrote it; written for callers that still give no more."""

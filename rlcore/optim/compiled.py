@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlcore.warn import warn_caller
+from rlcore.errors import warn_caller
 
 COMPILES: Final = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 

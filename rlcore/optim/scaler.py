@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError, StateError
+from rlcore.errors import CallOrderError, NonFiniteGradientError, ResumeWarning, SettingError, StateError, warn_caller
 from rlcore.optim import gradient_variance
 from rlcore.optim.gradient_variance import (
     ESTIMATORS,
@@ -38,7 +38,6 @@ from rlcore.optim.gradient_variance import (
 )
 from rlcore.state.tree import FREE, NOT_NEGATIVE, OPTIONAL, SAME, Rule, Rules, fit, misfit
 from rlcore.types import StateDict, StateValue
-from rlcore.warn import warn_caller
 
 ScalableParameters: TypeAlias = "Iterable[nn.Parameter] | Iterable[tuple[str, nn.Parameter]]"
 

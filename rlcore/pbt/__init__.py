@@ -1,7 +1,6 @@
 """Population-based training: members that copy better ones and explore their hyperparameters."""
 
 from rlcore.pbt.hyperparams import HyperparamConfig, PBTConfig
-from rlcore.pbt.scheduler import PBTScheduler
-from rlcore.pbt.selection import PopulationMember
+from rlcore.pbt.scheduler import PBTScheduler, PopulationMember
 
 __all__ = ["HyperparamConfig", "PBTConfig", "PBTScheduler", "PopulationMember"]

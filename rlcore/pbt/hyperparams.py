@@ -5,22 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from rlcore.errors import SettingError, refused_value, reject_unknown
-from rlcore.ppo.settings import Count, Flag, Fraction, Seed, idle_under, plain
+from rlcore.ppo.settings import Count, Finite, Flag, Fraction, Seed, plain
 
 HyperparamValue: TypeAlias = bool | int | float | str | None
 Hyperparams: TypeAlias = dict[str, HyperparamValue]
 ExploreMethod: TypeAlias = Literal["both", "perturb", "resample"]
-Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 Bound: TypeAlias = Annotated[int | Finite, BeforeValidator(plain)]
 Choice: TypeAlias = Annotated[bool | int | Finite | str | None, BeforeValidator(plain)]
-Plan: TypeAlias = Callable[[Mapping[str, HyperparamValue]], object]
-"""Checks a change of settings, as :func:`rlcore.ppo.live.plan_change` does for a model."""
 
 
 class Table(BaseModel):
@@ -34,8 +31,7 @@ class Table(BaseModel):
         try:
             super().__init__(**given)
         except ValidationError as error:
-            found = refused_value(error, type(self), given)
-            raise SettingError(f"{where}[{found.setting!r}]", str(found)) from error
+            raise refused_value(error, type(self), given, f"{where}[{{!r}}]") from error
         self.check_rules()
 
     def check_rules(self) -> None:
@@ -63,22 +59,12 @@ class HyperparamConfig(Table):
     min_value: Bound | None = None
     max_value: Bound | None = None
     values: list[Choice] | None = None
-    perturbation_factor: Annotated[float, BeforeValidator(plain), Field(gt=1, allow_inf_nan=False)] = 1.2
+    perturbation_factor: Annotated[Finite, Field(gt=1)] = 1.2
     resample_probability: Fraction = 0.25
     is_log_scale: Flag = False
 
     def __init__(self, name: Any = None, **given: Any) -> None:
         super().__init__(name=name, **given)
-
-    @property
-    def is_categorical(self) -> bool:
-        """True if there is a list of values."""
-        return self.values is not None
-
-    @property
-    def is_continuous(self) -> bool:
-        """True if there is a range, of floats or ints."""
-        return self.values is None
 
     @property
     def is_integer(self) -> bool:
@@ -92,22 +78,17 @@ class HyperparamConfig(Table):
 
     def check_rules(self) -> None:
         """Require either a range that can be drawn from, or a list of different values."""
-        values = self.values
+        values, low, high = self.values, self.min_value, self.max_value
+        ends = f"min_value={low!r} and max_value={high!r}"
         if values is not None:
-            names = "min_value", "max_value", "is_log_scale", "perturbation_factor"
-            defaults = {name: type(self).model_fields[name].default for name in names}
-            given = [f"{name}={getattr(self, name)!r}" for name in names if getattr(self, name) != defaults[name]]
-            if given:
-                raise self._error(f"{', '.join(given)} and values={values} contradict each other; give one of them")
+            if low is not None or high is not None:
+                raise self._error(f"{ends} and values={values} contradict each other; give a range or values")
             if len(values) < 2 or any(value in values[:position] for position, value in enumerate(values)):
                 raise self._error(f"values={values} must be at least two, all different")
-            return
-        ends = f"min_value={self.min_value!r} and max_value={self.max_value!r}"
-        if self.min_value is None or self.max_value is None:
-            raise self._error(f"{ends} make no range, and there are no values; give both ends, or values")
-        if self.min_value >= self.max_value or not math.isfinite(self.max_value - self.min_value):
+        elif low is None or high is None or low >= high or not math.isfinite(high - low):
             raise self._error(f"{ends} leave nothing to draw from; give a finite range whose min_value is smaller")
-        self._check_log_scale()
+        else:
+            self._check_log_scale(low)
 
     def resample(self, generator: np.random.Generator) -> HyperparamValue:
         """Draw a value uniformly, or log-uniformly with ``is_log_scale``."""
@@ -115,20 +96,17 @@ class HyperparamConfig(Table):
             return self.values[int(generator.integers(len(self.values)))]
         # An int represents the interval that rounds to it, so that every int has its share.
         margin = 0.5 if self.is_integer else 0.0
-        low, high = self._range()
+        low, high = cast(list[float], self.ends)
         if self.is_log_scale:
             bottom, top = np.log(low - margin), np.log(high + margin)
             return self._fitted(float(np.exp(bottom + (top - bottom) * generator.random())))
         return self._fitted(generator.uniform(low - margin, high + margin))
 
     def perturb(self, value: HyperparamValue, generator: np.random.Generator) -> HyperparamValue:
-        """Return a value near ``value``, inside the range and of its type.
-
-        :raises SettingError: if ``value`` is no finite number, or none of ``values``
-        """
+        """Return a value near ``value``, inside the range and of its type."""
         if self.values is not None:
-            return self.values[_neighbour(self._position(value, self.values), len(self.values), generator)]
-        number = self._number(value)
+            return self.values[_neighbour(self.values.index(value), len(self.values), generator)]
+        number = cast(float, value)
         up = bool(generator.integers(2))
         moved = self._fitted(number * self.perturbation_factor if up else number / self.perturbation_factor)
         if self.is_integer and moved == number:
@@ -140,40 +118,23 @@ class HyperparamConfig(Table):
         :raises SettingError: outside the range, not an int where only ints are, or none of ``values``
         """
         if self.values is not None:
-            self._position(value, self.values)
-            return
-        number, (low, high) = self._number(value), self._range()
-        if not low <= number <= high or (self.is_integer and not isinstance(number, int)):
-            kind = "an int" if self.is_integer else "a number"
-            raise self._error(f"{value!r} cannot be its value; give {kind} from {low!r} to {high!r}")
+            possible, allowed = value in self.values, f"one of {self.values}"
+        else:
+            (low, high), kind = cast(list[float], self.ends), int if self.is_integer else int | float
+            possible = isinstance(value, kind) and not isinstance(value, bool) and low <= value <= high
+            allowed = f"{'an int' if self.is_integer else 'a number'} from {low!r} to {high!r}"
+        if not possible:
+            raise self._error(f"{value!r} cannot be its value; give {allowed}")
 
     def _fitted(self, value: float) -> int | float:
         """Return the nearest value that the range holds, of the range's type."""
-        low, high = self._range()
+        low, high = cast(list[float], self.ends)
         clipped = min(max(value, low), high)
         return round(clipped) if self.is_integer else float(clipped)
 
-    def _range(self) -> tuple[int | float, int | float]:
-        assert self.min_value is not None, "check_rules() refuses a range without both ends"
-        assert self.max_value is not None
-        return self.min_value, self.max_value
-
-    def _number(self, value: HyperparamValue) -> int | float:
-        number = plain(value)
-        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-            raise self._error(f"{value!r} is no finite number; give one")
-        return number
-
-    def _position(self, value: HyperparamValue, values: Sequence[HyperparamValue]) -> int:
-        if value not in values:
-            raise self._error(f"{value!r} is none of its values; give one of {values}")
-        return values.index(value)
-
-    def _check_log_scale(self) -> None:
-        if self.is_log_scale and self._range()[0] <= 0:
-            raise self._error(
-                f"min_value={self.min_value!r} and is_log_scale=True contradict each other; give a min_value above 0"
-            )
+    def _check_log_scale(self, low: float) -> None:
+        if self.is_log_scale and low <= 0:
+            raise self._error(f"min_value={low!r} and is_log_scale=True contradict each other; it must be above 0")
 
     def _error(self, problem: str) -> SettingError:
         return SettingError(f"hyperparams[{self.name!r}]", f"hyperparameter {self.name!r}: {problem}")
@@ -207,8 +168,8 @@ def _neighbour(position: int, size: int, generator: np.random.Generator) -> int:
     return neighbours[int(generator.integers(len(neighbours)))]
 
 
-def _as_path(value: object) -> object:
-    return Path(value) if isinstance(value, str) and value else value
+def _hyperparam(given: object) -> object:
+    return HyperparamConfig(**given) if isinstance(given, Mapping) else given
 
 
 class PBTConfig(Table):
@@ -221,7 +182,7 @@ class PBTConfig(Table):
         ``binary_tournament``: every member copies one opponent, drawn once, that is better
     :param explore_method: ``perturb``, ``resample``, or ``both`` by each hyperparameter's ``resample_probability``
     :param truncation_ratio: share of the members at either end, above 0; at least one member
-    :param checkpoint_dir: folder of the members' checkpoints, made when the first is written
+    :param checkpoint_dir: folder of the members' checkpoints
     :param metric_name: what performance measures, for reports
     :param metric_mode: whether the largest or the smallest performance is best
     :param ready_percentage: share of the members (0 to 1) that must have reported before any exploits; two at least
@@ -231,13 +192,13 @@ class PBTConfig(Table):
     :raises SettingError: naming the setting that cannot be used
     """
 
-    population_size: Annotated[int, BeforeValidator(plain), Field(ge=2)] = 10
+    population_size: Annotated[Count, Field(ge=2)] = 10
     perturbation_interval: Count = 5
-    hyperparams: list[HyperparamConfig] = Field([])
+    hyperparams: list[Annotated[HyperparamConfig, BeforeValidator(_hyperparam)]] = Field([])
     exploit_method: Literal["truncation", "binary_tournament"] = "truncation"
     explore_method: ExploreMethod = "both"
     truncation_ratio: Annotated[Fraction, Field(gt=0)] = 0.2
-    checkpoint_dir: Annotated[Path, BeforeValidator(_as_path)] = Path("pbt_checkpoints")
+    checkpoint_dir: Annotated[Path, Field(strict=False)] = Path("pbt_checkpoints")
     metric_name: Annotated[str, Field(min_length=1)] = "rollout/ep_rew_mean"
     metric_mode: Literal["max", "min"] = "max"
     ready_percentage: Fraction = 0.8
@@ -245,55 +206,27 @@ class PBTConfig(Table):
     explore_without_exploit: Flag = False
     seed: Seed | None = None
 
-    def __init__(self, **given: Any) -> None:
-        if isinstance(given.get("hyperparams"), list | tuple):
-            given["hyperparams"] = [_hyperparam(i, each) for i, each in enumerate(given["hyperparams"])]
-        super().__init__(**given)
-
     def check_rules(self) -> None:
-        """Require every hyperparameter once, and ``truncation_ratio`` only for truncation."""
+        """Require every hyperparameter once."""
         names = [each.name for each in self.hyperparams]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise SettingError("PBTConfig['hyperparams']", f"hyperparams names {', '.join(repeated)} more than once")
-        if self.exploit_method != "truncation" and "truncation_ratio" in self.model_fields_set:
-            raise SettingError(
-                "PBTConfig['truncation_ratio']",
-                f"truncation_ratio={self.truncation_ratio!r} and exploit_method={self.exploit_method!r} contradict "
-                "each other; leave truncation_ratio out, or set exploit_method='truncation'",
-            )
 
 
-def _hyperparam(position: int, given: object) -> object:
-    try:
-        return HyperparamConfig(**given) if isinstance(given, Mapping) else given
-    except SettingError as error:
-        raise type(error)(f"hyperparams[{position}].{error.setting}", str(error)) from error
+def check_explorable(
+    hyperparams: Sequence[HyperparamConfig], plan: Callable[[Mapping[str, HyperparamValue]], object]
+) -> None:
+    """Try the first ends of all ranges together, then their second ends and further values of lists.
 
-
-def check_explorable(hyperparams: Sequence[HyperparamConfig], settings: Any, plan: Plan) -> None:
-    """Try the first ends of all ranges together, their last ends, and the other values of lists with the first ends.
-
-    :param settings: an object that has every setting of the algorithm as an attribute
-    :raises SettingError: naming the setting that could not be explored, or that would do nothing; its ``setting`` is
-        ``hyperparams[i]``
+    :param plan: checks a change of settings, as :func:`rlcore.ppo.live.plan_change` does for a model
+    :raises SettingError: naming what could not be explored; its ``setting`` is ``hyperparams``
     """
-    names = [each.name for each in hyperparams]
-    for position, each in enumerate(hyperparams):
-        switch = idle_under(each.name, settings)
-        if switch is not None and switch not in names:
-            raise SettingError(
-                f"hyperparams[{position}]",
-                f"{each.name} is explored, which would do nothing under {switch}={getattr(settings, switch)!r}; give "
-                f"{switch}, or leave {each.name} out",
-            )
-    first, last = ({each.name: each.ends[end] for each in hyperparams} for end in (0, -1))
-    for tried in (first, last, *(first | {each.name: value} for each in hyperparams for value in each.ends[1:-1])):
+    for place in range(max((len(each.ends) for each in hyperparams), default=0)):
         try:
-            plan(tried)
+            plan({each.name: each.ends[min(place, len(each.ends) - 1)] for each in hyperparams})
         except SettingError as error:
-            blamed = [position for position, name in enumerate(names) if name in error.setting] or [0]
-            raise type(error)(f"hyperparams[{blamed[0]}]", str(error)) from error
+            raise type(error)("hyperparams", str(error)) from error
 
 
 def optimizer_steps_per_update(*, n_steps: int, n_envs: int, batch_size: int, n_epochs: int) -> int:
@@ -301,29 +234,11 @@ def optimizer_steps_per_update(*, n_steps: int, n_envs: int, batch_size: int, n_
     return n_epochs * math.ceil(n_steps * n_envs / batch_size)
 
 
-def check_interval(perturbation_interval: int, steps_per_update: int, vgs_warmup_steps: int) -> None:
+def check_warm_up(config: PBTConfig, settings: Any, n_envs: int) -> None:
     """Refuse a population whose first exploits would copy gradient statistics that are still warming up.
 
-    :param perturbation_interval: updates between exploits
-    :param steps_per_update: optimizer steps an update, see :func:`optimizer_steps_per_update`
-    :param vgs_warmup_steps: optimizer steps before the scaling acts
-    :raises SettingError: unless ``perturbation_interval * steps_per_update > vgs_warmup_steps``
-    """
-    steps = perturbation_interval * steps_per_update
-    if steps <= vgs_warmup_steps:
-        raise SettingError(
-            "perturbation_interval",
-            f"perturbation_interval={perturbation_interval} updates of {steps_per_update} optimizer steps are {steps} "
-            f"steps, not more than vgs_warmup_steps={vgs_warmup_steps}, so the first exploits would copy gradient "
-            f"statistics that are warming up; give at least {vgs_warmup_steps // steps_per_update + 1} updates, or a "
-            f"warm-up of fewer than {steps} steps",
-        )
-
-
-def check_warm_up(config: PBTConfig, settings: Any, n_envs: int) -> None:
-    """:func:`check_interval` with what may be explored: the fewest optimizer steps an update, the longest warm-up.
-
-    :param settings: an object that has every setting of the algorithm as an attribute
+    :param settings: has every setting of the algorithm as an attribute; what is explored counts with its worst value
+    :raises SettingError: unless ``perturbation_interval`` updates take more than ``vgs_warmup_steps`` optimizer steps
     """
     if not settings.variance_gradient_scaling:
         return
@@ -332,4 +247,9 @@ def check_warm_up(config: PBTConfig, settings: Any, n_envs: int) -> None:
     worst = {name: choose(explored.get(name, [getattr(settings, name)])) for name, choose in choices.items()}
     warm_up = worst.pop("vgs_warmup_steps")
     steps = optimizer_steps_per_update(n_steps=settings.n_steps, n_envs=n_envs, **worst)
-    check_interval(config.perturbation_interval, steps, warm_up)
+    if config.perturbation_interval * steps <= warm_up:
+        raise SettingError(
+            "perturbation_interval",
+            f"perturbation_interval={config.perturbation_interval} updates of {steps} optimizer steps end within "
+            f"vgs_warmup_steps={warm_up}; give at least {warm_up // steps + 1} updates, or a shorter warm-up",
+        )

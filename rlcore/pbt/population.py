@@ -1,26 +1,27 @@
-"""A population of models that train in turns, copy the better ones and explore."""
+"""A population of models that train in turns, copy the better ones and explore, and the files that they leave."""
 
 from __future__ import annotations
 
+import json
 import logging
 import math
+import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, Literal, cast
 
 import numpy as np
 
+from rlcore.checkpoint import write_atomic
 from rlcore.errors import CheckpointError, SettingError
-from rlcore.pbt import files, hyperparams
-from rlcore.pbt.exploit import mean_episode_return
-from rlcore.pbt.files import LineageEvent, LineageFile, SavedMember, SavedPopulation
-from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig
-from rlcore.pbt.scheduler import PBTScheduler, agreed_seed
-from rlcore.pbt.selection import PopulationMember
+from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, check_explorable, check_warm_up
+from rlcore.pbt.scheduler import PBTScheduler, PopulationMember
 from rlcore.pbt.turns import (
     LiveMember,
     MakeModel,
@@ -28,6 +29,7 @@ from rlcore.pbt.turns import (
     Performance,
     Recipe,
     TurnResult,
+    mean_episode_return,
     work_from_file,
 )
 from rlcore.pbt.workers import Executor, InlineExecutor
@@ -35,62 +37,23 @@ from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.live import plan_change
 from rlcore.ppo.settings import whole_number
 
+if sys.platform != "win32":
+    import fcntl
+
+STATE_FILE: Final = "population.json"
+MEMBERS: Final = "members"
+LINEAGE_FILE: Final = "lineage.jsonl"
+
 _logger = logging.getLogger("rlcore.pbt")
 
 
 @dataclass(frozen=True)
-class MemberStatus:
-    """The progress of a member.
-
-    :param step: updates that it has made
-    :param performance: its last score; None before the first
-    :param exploits: how often it has copied another
-    :param copied_from: the member that it has just copied, if this reports an exploit
-    """
-
-    member_id: int
-    step: int
-    performance: float | None
-    hyperparams: Hyperparams
-    exploits: int
-    copied_from: int | None = None
-
-
-@dataclass(frozen=True)
 class PopulationResult:
-    """The result of a population.
+    """The members, the best first, and the model of the best one, for ``DistributionalPPO.load``."""
 
-    :param best: the member of the best score
-    :param model_file: its model, for ``DistributionalPPO.load``
-    :param table: every member, the best first
-    """
-
-    best: MemberStatus
+    best: PopulationMember
     model_file: Path
-    table: tuple[MemberStatus, ...]
-
-
-Progress: TypeAlias = Callable[[MemberStatus], None]
-
-
-class _Trainee:
-    """A member, with what the scheduler does not know of it.
-
-    :ivar live: its model if it trains in this process
-    :ivar target: the model file that its work writes; it counts as soon as it is ``file``
-    """
-
-    def __init__(self, member: PopulationMember, seed: int, saved: SavedMember) -> None:
-        self.member = member
-        self.seed = seed
-        self.live: LiveMember | None = None
-        self.target: str | None = None
-        self.file, self.exploits, self.vgs_transfers = saved.file, saved.exploits, saved.vgs_transfers
-
-    def status(self, copied_from: int | None = None) -> MemberStatus:
-        member, exploits = self.member, self.exploits
-        hyperparams = dict(member.hyperparams)
-        return MemberStatus(member.member_id, member.step, member.performance, hyperparams, exploits, copied_from)
+    table: tuple[PopulationMember, ...]
 
 
 class Population:
@@ -99,17 +62,14 @@ class Population:
     Every member makes ``perturbation_interval`` updates a turn; when all have, the scheduler decides who copies whom.
     A member's environments and generators are its own, so that it trains as it would alone. After every turn ``folder``
     holds models, scheduler and lineage as one whole: a population that is made on the same folder goes on exactly where
-    the last one was interrupted, also by a kill or an exception. If a member's checkpoint is missing or damaged, nobody
-    copies it, and one ResumeWarning names the file.
+    the last one was interrupted, also by a kill.
 
     A member's score counts the episodes that ended since it last copied another, among the last
     ``stats_window_size``; before one has ended it is NaN, which ranks last. So does a member whose observations,
     returns or gradients are no longer finite: it makes no more updates in that turn, and goes on if it copies another.
 
-    With ``ProcessExecutor`` the members train at the same time in worker processes. Decisions, scores, weights and
-    files are then the same, but for the seconds that Monitor notes of an episode. Every turn goes on from the member's
-    last file, so environments that cannot be restored (see :class:`rlcore.envs.ResumableEnv`) are reset before it.
-    ``make_model`` and ``performance`` are pickled by cloudpickle.
+    With ``ProcessExecutor`` every turn goes on from the member's last file, so environments that cannot be restored
+    (see :class:`rlcore.envs.ResumableEnv`) are reset before it. cloudpickle pickles ``make_model`` and ``performance``.
 
     :param make_model: called once a member, and with workers once a turn
     :param config: its ``hyperparams`` are settings that :func:`set_hyperparameters` can change; its steps are updates
@@ -134,205 +94,273 @@ class Population:
         executor: Executor | None = None,
     ) -> None:
         self.folder = Path(folder)
-        self._executor = InlineExecutor() if executor is None else executor
-        if performance is None and config.metric_name != PBTConfig.model_fields["metric_name"].default:
-            words = f"metric_name={config.metric_name!r} only names what performance measures; give performance=... too"
-            raise SettingError("PBTConfig['metric_name']", words)
+        self._executor = executor or InlineExecutor()
         self._recipe = Recipe(make_model, performance or mean_episode_return, config.optimizer_exploit_strategy)
-        self._stamp = files.stamp_of(self.folder)
-        state = files.read_state(self.folder)
-        agreed = agreed_seed(config, seed, None if state is None else state.seed)
-        self.seed = secrets.randbits(32) if agreed is None else agreed
+        state = self._state = read_state(self.folder)
+        asked = config.seed if seed is None else whole_number("seed", seed)
+        self.seed = (state["seed"] if state else secrets.randbits(32)) if asked is None else asked
         own = {} if "checkpoint_dir" in config.model_fields_set else {"checkpoint_dir": self.folder / "checkpoints"}
         self.config = config.model_copy(update={"seed": self.seed, **own})
         self.scheduler = PBTScheduler(self.config)
-        self._lineage = LineageFile(self.folder / files.LINEAGE_FILE)
-        self._explored_step = 0
+        self._explored_step = self._lineage_size = 0
         if state is None:
             self.scheduler.initialize_population(initial_hyperparams)
         else:
-            files.require_same_config(self.config, state, self.folder)
-            self.scheduler.load_state_dict(state.scheduler)
-            self._explored_step, self._lineage.size = state.explored_step, state.lineage_size
-        saved = [SavedMember()] * self.config.population_size if state is None else state.members
-        self._trainees = [
-            _Trainee(member, member_seed(self.seed, member.member_id), of_file)
-            for member, of_file in zip(self.scheduler.population, saved, strict=True)
-        ]
-        self._work: Callable[[MemberTask], TurnResult] = self._work_live
+            self._require_same_config(state)
+            self.scheduler.load_state_dict(state["scheduler"])
+            self._explored_step, self._lineage_size = state["explored_step"], state["lineage_size"]
+        self._live: list[LiveMember] = []
+        self._work: Callable[[MemberTask], TurnResult] = partial(work_from_file, self._recipe)
         if self._executor.in_process:
-            for trainee in self._trainees:
-                trainee.live = self._built(trainee)
-                self._check(trainee.live.model)
-        else:
-            self._work = partial(work_from_file, self._recipe.pickled())
-            with closing(self._built(self._trainees[0])) as first:
-                self._check(first.model)
+            self._live = [self._built(member) for member in self.scheduler.population]
+            self._work = lambda task: self._live[task.member_id].work(task)
+        first = self._live[0] if self._live else self._built(self.scheduler.population[0])
+        check_explorable(self.config.hyperparams, partial(plan_change, first.model))
+        check_warm_up(self.config, first.model, first.model.n_envs)
+        if not self._live:
+            first.close()
 
     @property
     def models(self) -> list[DistributionalPPO]:
         """The members' models, in the order of the members; with workers, built again from the members' files."""
-        return [(trainee.live or self._built(trainee)).model for trainee in self._trainees]
+        return [live.model for live in self._live or map(self._built, self.scheduler.population)]
 
-    def statuses(self) -> list[MemberStatus]:
-        """Return the progress of the members, in their order."""
-        return [trainee.status() for trainee in self._trainees]
-
-    def train(self, updates_per_member: int, progress: Progress | None = None) -> PopulationResult:
+    def train(
+        self, updates_per_member: int, progress: Callable[[PopulationMember], object] = lambda _: None
+    ) -> PopulationResult:
         """Train until every member has made ``updates_per_member`` updates in all.
 
-        After the last turn nobody copies, so that the result is what was trained. If a later call asks for more, the
+        After the last turn no member copies, so that the result is what was trained. If a later call asks for more, the
         exploits that were left out come first; schedules then count by the new total.
 
-        :param progress: called after every turn and every exploit, once it is on disk; turns in the order of their end
+        :param progress: called with a member after every turn (in the order of their end) and after every exploit, once
+            it is on disk
         :raises SettingError: if ``updates_per_member`` is no whole number of at least 0
-        :raises CheckpointError: if something cannot be written, the folder is as after the last turn; or if another
-            process trains in it, or has since this population was made
-        :raises WorkerError: if the workers that train a member die again and again; the folder is as after the last
-            turn
+        :raises CheckpointError: if another process trains in the folder or has since this population was made, or a
+            model cannot be written; the folder is as after the last turn
+        :raises WorkerError: if the workers that train a member die again and again; the folder is as above
         """
-        total, tell = whole_number("updates_per_member", updates_per_member), progress or (lambda _: None)
-        files.make_folder(self.folder / files.MEMBERS)
-        with self._executor, files.locked(self.folder):
-            if files.stamp_of(self.folder) != self._stamp:
-                raise CheckpointError(
-                    self.folder, "was changed by another process since this population was made; make it again"
-                )
-            self._begin(total)
+        total = whole_number("updates_per_member", updates_per_member)
+        self._model_file("").mkdir(parents=True, exist_ok=True)
+        with self._executor, locked(self.folder):
+            if repr(read_state(self.folder)) != repr(self._state):
+                raise CheckpointError(self.folder, "was changed since this population was made; make it again")
+            if self._lineage_size == 0:
+                every = self.scheduler.population
+                self._commit([LineageEvent("start", each.member_id, 0, None, each.hyperparams) for each in every])
             while True:
                 due = self._explored_step + self.config.perturbation_interval
-                for trainee in self._take_turns(min(due, total), total):
-                    tell(trainee.status())
+                for member in self._take_turns(min(due, total), total):
+                    progress(deepcopy(member))
                 if due >= total:
-                    ranked = [self._trainees[member.member_id] for member in self.scheduler.ranked()]
-                    table = tuple(trainee.status() for trainee in ranked)
-                    return PopulationResult(table[0], self._model_file(ranked[0].file or ""), table)
-                for trainee in self._exploit_and_explore(total):
-                    tell(trainee.status(trainee.member.copied_from))
+                    table = tuple(map(deepcopy, self.scheduler.ranked()))
+                    return PopulationResult(table[0], self._model_file(table[0].model_file or ""), table)
+                for member in self._exploit_and_explore(total):
+                    progress(deepcopy(member))
 
-    def _built(self, trainee: _Trainee) -> LiveMember:
+    def _require_same_config(self, state: Mapping[str, Any]) -> None:
+        begun = {**state["config"], "seed": state["seed"]}
+        for name, value in {**self._described(), "seed": self.seed}.items():
+            if begun.get(name) != value:
+                begun_with = f"the population in {self.folder} was begun with {begun.get(name)!r}"
+                raise SettingError(name, f"{name}={value!r}, and {begun_with}; give the same, or another folder")
+
+    def _described(self) -> dict[str, Any]:
+        """Return the settings that must not change when a run goes on."""
+        return self.config.model_dump(mode="json", exclude={"checkpoint_dir", "seed"})
+
+    def _built(self, member: PopulationMember) -> LiveMember:
         """Build a new model, or the one that the folder has."""
-        member = trainee.member
-        return LiveMember(self._recipe, member.member_id, trainee.seed, member.hyperparams, self._saved(trainee))
+        seed = member_seed(self.seed, member.member_id)
+        return LiveMember(self._recipe, seed, member.hyperparams, self._saved(member))
 
-    def _check(self, model: DistributionalPPO) -> None:
-        """
-        :raises SettingError: if the hyperparameters cannot be explored
-        """
-        hyperparams.check_explorable(self.config.hyperparams, model, partial(plan_change, model))
-        hyperparams.check_warm_up(self.config, model, model.n_envs)
+    def _task(
+        self, member: PopulationMember, trained_under: Hyperparams, total: int, name: str, **work: Any
+    ) -> MemberTask:
+        """Describe work, of which ``trained_under`` are the hyperparameters of the member's last file."""
+        number = member.member_id
+        seed, target = member_seed(self.seed, number), self._model_file(f"member_{number}_step_{name}.zip")
+        return MemberTask(number, seed, trained_under, self._saved(member), target, total, **work)
 
-    def _begin(self, total: int) -> None:
-        for trainee in self._trainees:
-            if trainee.live is not None:
-                trainee.live.begin(total)
-        if self._lineage.size == 0:
-            members = self.scheduler.population
-            self._commit([LineageEvent("start", each.member_id, 0, None, dict(each.hyperparams)) for each in members])
-
-    def _work_live(self, task: MemberTask) -> TurnResult:
-        live = self._trainees[task.member_id].live
-        assert live is not None, "an executor of this process has live models"
-        return live.work(task)
-
-    def _task(self, trainee: _Trainee, trained_under: Hyperparams, total: int, name: str, **work: Any) -> MemberTask:
-        """
-        :param trained_under: hyperparameters of the member's last file
-        :param name: of its new file, which no committed state uses yet
-        :param work: what to do
-        """
-        number = trainee.member.member_id
-        trainee.target = f"member_{number}_step_{name}.zip"
-        saved, target = self._saved(trainee), self._model_file(trainee.target).absolute()
-        return MemberTask(number, trainee.seed, trained_under, saved, target, total, **work)
-
-    def _take_turns(self, target: int, total: int) -> Iterator[_Trainee]:
+    def _take_turns(self, target: int, total: int) -> Iterator[PopulationMember]:
         """Train every member up to the step ``target``, and make each turn durable as it ends."""
         stats = self.scheduler.get_stats()  # once, so that what is logged does not depend on who ends first
 
         def tasks() -> Iterator[MemberTask]:
-            for trainee in self._trainees:
-                if trainee.member.step < target:
-                    counts = {"pbt/exploit_count": trainee.exploits, "pbt/vgs_transferred": trainee.vgs_transfers}
-                    work = {"updates": target - trainee.member.step, "figures": {**counts, **stats}}
-                    yield self._task(trainee, dict(trainee.member.hyperparams), total, str(target), **work)
+            for member in self.scheduler.population:
+                if member.step < target:
+                    counts = {"pbt/exploit_count": member.exploits, "pbt/vgs_transferred": member.vgs_transfers}
+                    work = {"updates": target - member.step, "figures": {**counts, **stats}}
+                    yield self._task(member, member.hyperparams, total, str(target), **work)
 
         for task, result in self._executor.map(self._work, tasks()):
-            trainee = self._trainees[task.member_id]
+            member = self.scheduler.population[task.member_id]
             if result.diverged is not None:
                 _logger.warning("member %d has diverged and scores NaN: %s", task.member_id, result.diverged)
-            assert result.score is not None, "a turn has a score"
-            trainee.file = trainee.target
-            self.scheduler.update_performance(trainee.member, result.score, target, result.parameters)
-            self._commit()
-            yield trainee
+            member.model_file = task.target.name
+            self.scheduler.update_performance(member, result.score, target, result.parameters)
+            self._commit(changed=[member])
+            yield member
 
-    def _exploit_and_explore(self, total: int) -> list[_Trainee]:
+    def _exploit_and_explore(self, total: int) -> list[PopulationMember]:
         """Let every member that is due copy and explore, as one whole; return the members that changed."""
         events: dict[int, LineageEvent] = {}
-        with self.scheduler.ranked_once():
-            for task, result in self._executor.map(self._work, self._exploits(events, total)):
-                trainee = self._trainees[task.member_id]
-                trainee.file = trainee.target
-                if trainee.member.copied_from is not None:
-                    self._count_exploit(trainee, result)
+        for task, result in self._executor.map(self._work, self._exploits(events, total)):
+            member = self.scheduler.population[task.member_id]
+            member.model_file = task.target.name
+            if member.copied_from is not None:
+                self._count_exploit(member, result)
         self._explored_step += self.config.perturbation_interval
-        self._commit([events[number] for number in sorted(events)])
-        return [self._trainees[number] for number in sorted(events)]
+        changed = [self.scheduler.population[number] for number in events]
+        self._commit(events.values(), changed)
+        return changed
 
     def _exploits(self, events: dict[int, LineageEvent], total: int) -> Iterator[MemberTask]:
-        """Decide member by member, in their order, as the scheduler draws from one generator.
-
-        :param events: every decision is added, by member
-        """
-        for trainee in self._trainees:
-            member = trainee.member
-            before = dict(member.hyperparams)
-            if not self.scheduler.should_exploit_and_explore(member):
-                continue
-            parameters, after, checkpoint_format = self.scheduler.exploit_and_explore(member)
+        """Decide member by member, in their order, as the scheduler draws from one generator; add all to ``events``."""
+        ranked = self.scheduler.ranked()
+        for member in filter(self.scheduler.should_exploit_and_explore, self.scheduler.population):
+            before = member.hyperparams
+            parameters, after, checkpoint_format = self.scheduler.exploit_and_explore(member, ranked)
             if parameters is not None or after != before:
                 events[member.member_id] = self._event(member, before, checkpoint_format)
                 work = {"explored": after, "parameters": parameters}
-                yield self._task(trainee, before, total, f"{member.step}_explored", **work)
+                yield self._task(member, before, total, f"{member.step}_explored", **work)
 
     def _event(self, member: PopulationMember, before: Hyperparams, checkpoint_format: str | None) -> LineageEvent:
         score = member.performance if math.isfinite(member.performance or 0.0) else None
-        what = member.member_id, member.step, score, dict(member.hyperparams), before
+        what = member.member_id, member.step, score, member.hyperparams, before
         if member.copied_from is None:
             return LineageEvent("explore", *what)
         source = self.scheduler.population[member.copied_from]
         return LineageEvent("exploit", *what, source.member_id, source.step, checkpoint_format)
 
-    def _count_exploit(self, trainee: _Trainee, result: TurnResult) -> None:
-        trainee.exploits += 1
-        trainee.vgs_transfers += result.vgs_transferred
+    def _count_exploit(self, member: PopulationMember, result: TurnResult) -> None:
+        member.exploits += 1
+        member.vgs_transfers += result.vgs_transferred
 
-    def _saved(self, trainee: _Trainee) -> Path | None:
-        return None if trainee.file is None else self._model_file(trainee.file).absolute()
+    def _saved(self, member: PopulationMember) -> Path | None:
+        return None if member.model_file is None else self._model_file(member.model_file)
 
     def _model_file(self, name: str) -> Path:
-        return self.folder / files.MEMBERS / name
+        return (self.folder / MEMBERS / name).absolute()
 
-    def _commit(self, events: Sequence[LineageEvent] = ()) -> None:
-        """Make everything up to here the state that a resumed run starts from; then remove files without use."""
-        self._lineage.append(events)
-        state = SavedPopulation(
-            seed=self.seed,
-            config=files.described(self.config),
-            explored_step=self._explored_step,
-            lineage_size=self._lineage.size,
-            scheduler=self.scheduler.state_dict(),
-            members=[SavedMember.model_validate(each, from_attributes=True) for each in self._trainees],
-        )
-        files.write_state(state, self.folder)
-        self._stamp = files.stamp_of(self.folder)
-        kept = {name for trainee in self._trainees for name in (trainee.file, trainee.target)}
-        for path in self._model_file("").glob("member_*_step_*.zip"):
-            if path.name not in kept:
-                path.unlink(missing_ok=True)
+    def _commit(self, events: Iterable[LineageEvent] = (), changed: Iterable[PopulationMember] = ()) -> None:
+        """Make everything up to here the state that a resumed run starts from; then remove older models of members."""
+        self._lineage_size = append_lineage(self.folder / LINEAGE_FILE, self._lineage_size, events)
+        self._state = {
+            "seed": self.seed,
+            "config": self._described(),
+            "explored_step": self._explored_step,
+            "lineage_size": self._lineage_size,
+            "scheduler": self.scheduler.state_dict(),
+        }
+        write_atomic(self.folder / STATE_FILE, json.dumps(self._state).encode())
+        for member in changed:
+            for path in self._model_file("").glob(f"member_{member.member_id}_step_*.zip"):
+                if path.name != member.model_file:
+                    path.unlink(missing_ok=True)
 
 
 def member_seed(seed: int, member_id: int) -> int:
     """Derive a member's seed; not near another's, for environments count up from it."""
     return int(np.random.SeedSequence([seed, member_id]).generate_state(1)[0])
+
+
+def read_state(folder: Path) -> dict[str, Any] | None:
+    """Read the state that a run last committed, or return None if none was begun.
+
+    :raises CheckpointError: if the file is damaged, or is missing where members have models
+    """
+    path, members = folder / STATE_FILE, folder / MEMBERS
+    if path.exists():
+        try:
+            return cast(dict[str, Any], json.loads(path.read_bytes()))
+        except ValueError as error:
+            raise CheckpointError(path, f"is damaged ({error}); give another folder") from error
+    if any(members.glob("*.zip")):
+        raise CheckpointError(members, f"holds models whose {STATE_FILE} is missing; give another folder")
+    return None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from training in the folder meanwhile; the lock ends with the process, a killed one too.
+
+    :raises CheckpointError: if another process trains in it
+    """
+    with (folder / "lock").open("ab") as file:
+        try:
+            if sys.platform != "win32":  # which has no flock
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            words = "cannot be used, as another process is training in it; wait for it, or give another folder"
+            raise CheckpointError(folder, words) from error
+        yield
+
+
+@dataclass(frozen=True)
+class LineageEvent:
+    """An event in the life of one member.
+
+    :param event: ``exploit`` if it copied another, ``explore`` if only its hyperparameters changed
+    :param step: updates that the member had made
+    :param performance: its score then; None for none, or none that is finite
+    :param hyperparams: those that train from here on
+    :param hyperparams_before: those that trained until here; None at the start
+    :param source: the member that was copied, after ``source_step`` updates
+    :param format: of the source's checkpoint
+    """
+
+    event: Literal["start", "exploit", "explore"]
+    member: int
+    step: int
+    performance: float | None
+    hyperparams: Hyperparams
+    hyperparams_before: Hyperparams | None = None
+    source: int | None = None
+    source_step: int | None = None
+    format: str | None = None
+
+
+def append_lineage(path: Path, size: int, events: Iterable[LineageEvent]) -> int:
+    """Append events so that the file of an interrupted run that goes on holds each of them once.
+
+    :param size: bytes that are committed; what follows them is cut off first
+    :return: the bytes with those of the events
+    """
+    known = [{name: value for name, value in asdict(event).items() if value is not None} for event in events]
+    lines = "".join(f"{json.dumps(event, allow_nan=False)}\n" for event in known).encode()
+    if lines:
+        with path.open("r+b" if size else "w+b") as file:
+            file.truncate(size)
+            file.seek(size)
+            file.write(lines)
+            file.flush()
+            os.fsync(file.fileno())
+    return size + len(lines)
+
+
+def read_lineage(path: str | Path, size: int | None = None) -> list[LineageEvent]:
+    """Read the events of a file, oldest first; a last line that was cut off while it was written is left out.
+
+    :param path: the file, or the folder of the population that it is in
+    :param size: bytes to read; default all
+    :raises OSError: if the file cannot be read
+    :raises ValueError: if a line is no JSON
+    """
+    path = Path(path)
+    content = (path / LINEAGE_FILE if path.is_dir() else path).read_bytes()[:size]
+    return [LineageEvent(**{"performance": None, **json.loads(line)}) for line in content.split(b"\n")[:-1]]
+
+
+def ancestors(events: Sequence[LineageEvent], member: int) -> list[tuple[int, int]]:
+    """Return the members that a member's weights come from and their updates then, latest first.
+
+    If the source copied another member at the same step, its weights from before that were copied.
+    """
+    found: list[tuple[int, int]] = []
+    step = math.inf
+    while copies := [each for each in events if (each.event, each.member) == ("exploit", member) and each.step < step]:
+        member, step = cast(int, copies[-1].source), cast(int, copies[-1].source_step)
+        found.append((member, step))
+    return found

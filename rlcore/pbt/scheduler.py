@@ -1,26 +1,71 @@
-"""Population-based training: which member copies which, and what hyperparameters it goes on with."""
+"""Population-based training: the members, how they rank, who copies whom, and what each goes on with."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import math
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
-from rlcore.checkpoint import save_checkpoint
+from rlcore.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from rlcore.checkpoint.formats import save_policy
-from rlcore.errors import CallOrderError, SettingError, StateError
-from rlcore.pbt import files, selection
+from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError, warn_caller
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, explored
-from rlcore.pbt.selection import Natural, PopulationMember, Ranking, performance_statistics
 from rlcore.ppo.settings import plain, whole_number
 from rlcore.types import StateDict
-from rlcore.warn import warn_caller
+
+KEPT = 2
+"""Files kept of a member: the newest, and the one before, which the population's last saved state may still name."""
+_ROUNDING = 1e-9
+"""A product that is below a whole number by less counts as that number, such as 100 * 0.29 = 28.999999999999996."""
 
 _logger = logging.getLogger("rlcore.pbt")
+
+
+@dataclass
+class PopulationMember:
+    """One member, in plain Python.
+
+    :param member_id: its number in the population, from 0
+    :param hyperparams: values by name, which train it now
+    :param performance: its last score; None before the first, NaN if it diverged
+    :param step: of the last report
+    :param checkpoint_path: file of its last saved parameters, or None
+    :param history: one ``{"step", "performance", "hyperparams"}`` a report, oldest first
+    :param checkpoint_hyperparams: those that trained the parameters in the file; None for ``hyperparams``
+    :param saved_steps: steps of its files, in the order of writing
+    :param copied_from: the member that it has copied since its last report, or None
+    :param exploits: how often it has copied another; :class:`rlcore.Population` counts
+    :param vgs_transfers: how often that brought statistics of variance gradient scaling
+    :param model_file: name of its model in a population's folder, or None
+    """
+
+    member_id: int
+    hyperparams: Hyperparams
+    performance: float | None = None
+    step: int = 0
+    checkpoint_path: str | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+    checkpoint_hyperparams: Hyperparams | None = None
+    saved_steps: list[int] = field(default_factory=list)
+    copied_from: int | None = None
+    exploits: int = 0
+    vgs_transfers: int = 0
+    model_file: str | None = None
+
+    def record_step(self, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]) -> None:
+        """Record a score that was reached under ``hyperparams``."""
+        self.step, self.performance, self.copied_from = step, performance, None
+        self.history.append({"step": step, "performance": performance, "hyperparams": dict(hyperparams)})
+
+    def state_dict(self) -> StateDict:
+        """Return the member as plain Python that shares nothing with it."""
+        return asdict(self)
 
 
 class PBTScheduler:
@@ -31,17 +76,14 @@ class PBTScheduler:
 
     :param config: the population's settings
     :param seed: seed of the generator, instead of ``config.seed``
-    :raises SettingError: if both seeds are given and differ, or the seed is no whole number
+    :raises SettingError: if the seed is no whole number
     """
-
-    _ranking: Ranking | None = None
 
     def __init__(self, config: PBTConfig, seed: int | None = None) -> None:
         self.config = config
         self.population: list[PopulationMember] = []
-        self.exploitation_count = 0
-        self.exploration_count = 0
-        self.generator = make_generator(agreed_seed(config, seed))
+        self.exploitation_count = self.exploration_count = 0
+        self.generator = make_generator(config.seed if seed is None else whole_number("seed", seed))
 
     def initialize_population(
         self, initial_hyperparams: Sequence[Mapping[str, HyperparamValue]] | None = None
@@ -49,7 +91,7 @@ class PBTScheduler:
         """Start a population, with hyperparameters drawn from their ranges or with the given ones.
 
         :param initial_hyperparams: one mapping a member, with every configured hyperparameter; others are kept as given
-        :raises SettingError: for another number of mappings, a name left out, or a value outside its range
+        :raises SettingError: for another number of mappings, or a value that is left out or outside its range
         """
         if initial_hyperparams is None:
             size, ranges = self.config.population_size, self.config.hyperparams
@@ -57,7 +99,6 @@ class PBTScheduler:
         else:
             drawn = self._checked_hyperparams(initial_hyperparams)
         self.population = [PopulationMember(member_id, each) for member_id, each in enumerate(drawn)]
-        self._ranking = None
         self.exploitation_count = self.exploration_count = 0
         return self.population
 
@@ -79,44 +120,36 @@ class PBTScheduler:
         :param step: in the unit of ``perturbation_interval``
         :param model_parameters: the model's ``get_parameters()``, written as a v2 checkpoint
         :param model_state_dict: deprecated: a bare policy state dict, written as v1, which loses everything else
-        :raises SettingError: for no number, no step, or both kinds of parameters
+        :raises SettingError: if ``step`` is no whole number
         :raises CheckpointError: if the file cannot be written; the member and its older files are unchanged
         """
-        self._require_own(member)
-        step, score = whole_number("step", step), plain(performance)
-        if isinstance(score, bool) or not isinstance(score, int | float):
-            raise SettingError("performance", f"performance={performance!r} is no number; give one, or NaN")
-        if model_parameters is not None and model_state_dict is not None:
-            words = "model_parameters and model_state_dict are both given; give model_parameters only"
-            raise SettingError("model_state_dict", words)
+        step, score = whole_number("step", step), float(performance)
         if model_state_dict is not None:
             message = "model_state_dict saves the policy alone; give model_parameters=model.get_parameters() instead"
             warn_caller(message, DeprecationWarning)
         if model_parameters is not None or model_state_dict is not None:
-            self._save(member, float(score), step, model_parameters, model_state_dict)
-        member.record_step(step, float(score), member.hyperparams)
-        self._ranking = None
-        files.prune(self.config.checkpoint_dir, member)
+            self._save(member, score, step, model_parameters, model_state_dict)
+        member.record_step(step, score, member.hyperparams)
+        prune(self.config.checkpoint_dir, member)
 
-    def exploit_and_explore(self, member: PopulationMember) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
-        """Let a member copy a better one, and let it explore if it did.
+    def exploit_and_explore(
+        self, member: PopulationMember, ranked: Sequence[PopulationMember] | None = None
+    ) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
+        """Let a member copy a better one, and let it explore if it did, once enough members have reported.
 
-        Nothing happens before enough members have reported. ``hyperparams`` of the member are then those that are
-        returned, and ``copied_from`` names the source. A source whose file cannot be read is not copied, with one
-        ResumeWarning.
+        A source whose file cannot be read is not copied, with one ResumeWarning.
 
+        :param ranked: :meth:`ranked`, which a round of decisions needs once; it holds until a member reports
         :return: the source's parameters (None if nothing is copied), the hyperparameters to go on with, and the format
             of the source's file (``v2_full_parameters``; ``v1_policy_only`` holds the policy alone; None)
         """
-        self._require_own(member)
         member.copied_from = None
         if not self.is_ready():
             return None, dict(member.hyperparams), None
-        source = self.choose_source(member)
-        checkpoint = None if source is None else files.read_source(source)
+        source = self.choose_source(member, ranked)
+        checkpoint = None if source is None else read_source(source)
         if source is not None and checkpoint is not None:
-            trained = source.checkpoint_hyperparams
-            member.hyperparams = dict(source.hyperparams if trained is None else trained)
+            member.hyperparams = dict(source.checkpoint_hyperparams or source.hyperparams)
             member.copied_from = source.member_id
             self.exploitation_count += 1
             _logger.info("member %d copies member %d (%s)", member.member_id, source.member_id, source.checkpoint_path)
@@ -124,16 +157,19 @@ class PBTScheduler:
             ranges, method = self.config.hyperparams, self.config.explore_method
             member.hyperparams = explored(member.hyperparams, ranges, method, self.generator)
             self.exploration_count += 1
-        if checkpoint is None:
-            return None, dict(member.hyperparams), None
-        return cast(dict[str, Any], checkpoint.data), dict(member.hyperparams), checkpoint.format_version
+        parameters, kind = (None, None) if checkpoint is None else (checkpoint.data, checkpoint.format_version)
+        return cast(Any, parameters), dict(member.hyperparams), kind
 
-    def choose_source(self, member: PopulationMember) -> PopulationMember | None:
-        """Draw the member that ``member`` would copy now, by ``exploit_method``; None if there is none."""
-        ranking = self._ranking or self.ranking()
-        if member.member_id not in ranking.places:
+    def choose_source(
+        self, member: PopulationMember, ranked: Sequence[PopulationMember] | None = None
+    ) -> PopulationMember | None:
+        """Draw the better member that ``member`` would copy now; ``ranked`` as in :meth:`exploit_and_explore`."""
+        if member.performance is None:
             return None
-        return selection.choose_source(member, ranking, self.config, self.generator)
+        if self.config.exploit_method == "binary_tournament":
+            return tournament_source(member, self.ready_members(), self.config, self.generator)
+        ready = [each for each in ranked or self.ranked() if each.performance is not None]
+        return truncation_source(member, ready, self.config, self.generator)
 
     def explores(self, *, exploited: bool) -> bool:
         """Return whether a member explores, by whether it has just copied another."""
@@ -145,29 +181,11 @@ class PBTScheduler:
 
     def is_ready(self) -> bool:
         """Return whether ``ready_percentage`` of the members have reported."""
-        needed = selection.ready_count(self.config.population_size, self.config.ready_percentage)
-        ready = self.ready_members() if self._ranking is None else self._ranking.ready
-        return len(ready) >= needed
-
-    def ranking(self) -> Ranking:
-        """Rank the members that have reported, by their last reports."""
-        return selection.ranking_of(self.ready_members(), self.config.metric_mode)
-
-    @contextmanager
-    def ranked_once(self) -> Iterator[Ranking]:
-        """Rank the members once for all decisions inside the block, which changes their cost alone.
-
-        As soon as a member reports, decisions rank for themselves again.
-        """
-        self._ranking = self.ranking()
-        try:
-            yield self._ranking
-        finally:
-            self._ranking = None
+        return len(self.ready_members()) >= ready_count(self.config.population_size, self.config.ready_percentage)
 
     def ranked(self) -> list[PopulationMember]:
         """Return the population from best to worst; those without a number come last."""
-        return selection.rank(self.population, self.config.metric_mode)
+        return rank(self.population, self.config.metric_mode)
 
     def get_stats(self) -> dict[str, int | float]:
         """Return figures for a logger; those of performance are over the finite ones, and NaN if there is none."""
@@ -193,76 +211,39 @@ class PBTScheduler:
 
         A file in ``checkpoint_dir`` is found there even if the folder was moved.
 
-        :raises StateError: if the state does not fit the configuration or is damaged; nothing is changed
+        :raises StateError: if the state is of another ``population_size``; nothing is changed
         """
-        generator = make_generator(0)
-        try:
-            given = _State.model_validate(state)
-            generator.bit_generator.state = given.generator
-            size, found = self.config.population_size, len(given.members)
-            if found not in (0, size):
-                raise ValueError(f"it has {found} members and population_size={size}")
-            for member in given.members:
-                _require_values(f"member {member.member_id}", member.hyperparams, self.config)
-        except (TypeError, ValueError, KeyError, OverflowError) as error:
-            raise StateError(
-                f"no state of this scheduler, {files.first_problem(error)}; it is damaged or of another configuration"
-            ) from error
-        for member in given.members:
+        given: dict[str, Any] = deepcopy(dict(state))
+        generator, members = make_generator(0), [PopulationMember(**each) for each in given["members"]]
+        generator.bit_generator.state = given["generator"]
+        if len(members) not in (0, size := self.config.population_size):
+            raise StateError(f"the state has {len(members)} members and population_size={size}; give that of this one")
+        for member in members:
             if member.saved_steps:
-                member.checkpoint_path = str(files.path_of(self.config.checkpoint_dir, member, member.saved_steps[-1]))
-        self.population, self.generator, self._ranking = given.members, generator, None
-        self.exploitation_count, self.exploration_count = given.exploitation_count, given.exploration_count
+                member.checkpoint_path = str(path_of(self.config.checkpoint_dir, member, member.saved_steps[-1]))
+        self.population, self.generator = members, generator
+        self.exploitation_count, self.exploration_count = given["exploitation_count"], given["exploration_count"]
 
     def _checked_hyperparams(self, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:
         size = self.config.population_size
-        if len(given) != size or not all(isinstance(each, Mapping) for each in given):
-            raise SettingError(
-                "initial_hyperparams",
-                f"initial_hyperparams must hold one mapping for each of population_size={size} members, and is "
-                f"a {type(given).__name__} of {len(given)}",
-            )
+        if len(given) != size:
+            problem = f"initial_hyperparams holds {len(given)} mappings for population_size={size}; give as many"
+            raise SettingError("initial_hyperparams", problem)
         members = [{name: plain(value) for name, value in each.items()} for each in given]
-        for number, each in enumerate(members):
-            _require_values(f"initial_hyperparams[{number}]", each, self.config)
+        for held in members:
+            for each in self.config.hyperparams:
+                each.check_value(held.get(each.name))
         return members
 
-    def _save(
-        self,
-        member: PopulationMember,
-        performance: float,
-        step: int,
-        parameters: dict[str, Any] | None,
-        policy: dict[str, Any] | None,
-    ) -> None:
-        files.make_folder(self.config.checkpoint_dir)
-        path = files.path_of(self.config.checkpoint_dir, member, step)
+    def _save(self, member: PopulationMember, score: float, step: int, parameters: Any, policy: Any) -> None:
+        self.config.checkpoint_dir.mkdir(parents=True, exist_ok=True)
+        path = path_of(self.config.checkpoint_dir, member, step)
         if parameters is not None:
-            save_checkpoint(path, cast(StateDict, parameters), step=step, performance=performance)
-        elif policy is not None:
-            save_policy(path, cast(StateDict, policy))
-        member.checkpoint_path = str(path)
-        member.checkpoint_hyperparams = dict(member.hyperparams)
+            save_checkpoint(path, parameters, step=step, performance=score)
+        else:
+            save_policy(path, policy)
+        member.checkpoint_path, member.checkpoint_hyperparams = str(path), dict(member.hyperparams)
         member.saved_steps = [*(each for each in member.saved_steps if each != step), step]
-
-    def _require_own(self, member: PopulationMember) -> None:
-        if not any(each is member for each in self.population[member.member_id :][:1]):
-            raise CallOrderError(f"member {member.member_id} is not of this population; take one of population")
-
-
-def agreed_seed(config: PBTConfig, given: int | None, of_folder: int | None = None) -> int | None:
-    """Return the only seed that was given, or None if there is none.
-
-    :param of_folder: with which the population's folder was begun
-    :raises SettingError: if two of them differ, or ``given`` is no whole number
-    """
-    own = None if given is None else whole_number("seed", given)
-    known = {"seed": own, "PBTConfig.seed": config.seed, "the folder's seed": of_folder}
-    named = {name: value for name, value in known.items() if value is not None}
-    if len(set(named.values())) > 1:
-        words = " and ".join(f"{name}={value}" for name, value in named.items())
-        raise SettingError("seed", f"{words} contradict each other; give one of them, or another folder")
-    return next(iter(named.values()), None)
 
 
 def make_generator(seed: int | None) -> np.random.Generator:
@@ -270,22 +251,89 @@ def make_generator(seed: int | None) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seed))
 
 
-def _require_values(who: str, held: Hyperparams, config: PBTConfig) -> None:
-    """Raise SettingError if a configured hyperparameter is missing or has a value that it cannot have."""
-    for each in config.hyperparams:
-        if each.name not in held:
-            raise SettingError(
-                "initial_hyperparams", f"{who} has no {each.name!r}, only {sorted(held)}; give it a value"
-            )
-        each.check_value(held[each.name])
+def path_of(folder: Path, member: PopulationMember, step: int) -> Path:
+    """Return the file of a member's parameters of a step."""
+    return folder / f"member_{member.member_id}_step_{step}.pt"
 
 
-class _State(BaseModel):
-    """The form of :meth:`PBTScheduler.state_dict`."""
+def read_source(source: PopulationMember) -> Checkpoint | None:
+    """Read what a member last saved, in tensors of its own; None, with one ResumeWarning, if it cannot be read."""
+    if source.checkpoint_path is None:
+        reason = f"member {source.member_id} has saved no checkpoint; give model_parameters to update_performance"
+    else:
+        try:
+            return load_checkpoint(source.checkpoint_path)
+        except CheckpointError as error:
+            reason = str(error)
+    message = f"nothing was copied from member {source.member_id}, so the parameters stay as they are: {reason}"
+    warn_caller(message, ResumeWarning)
+    return None
 
-    model_config = ConfigDict(extra="forbid")
 
-    members: list[PopulationMember]
-    generator: dict[str, Any]
-    exploitation_count: Natural
-    exploration_count: Natural
+def prune(folder: Path, member: PopulationMember) -> None:
+    """Remove the member's files but the last :data:`KEPT`."""
+    for step in member.saved_steps[:-KEPT]:
+        path_of(folder, member, step).unlink(missing_ok=True)
+        member.saved_steps.remove(step)
+
+
+def performance_statistics(members: Sequence[PopulationMember]) -> dict[str, float]:
+    """Return mean, population standard deviation, smallest and largest finite performance; NaN if there is none."""
+    numbers = [each.performance for each in members if each.performance is not None]
+    finite = np.array([number for number in numbers if math.isfinite(number)] or [math.nan])
+    figures = {"mean": finite.mean(), "std": finite.std(), "min": finite.min(), "max": finite.max()}
+    return {f"pbt/{name}_performance": float(figure) for name, figure in figures.items()}
+
+
+def truncation_source(
+    member: PopulationMember, ranked: Sequence[PopulationMember], config: PBTConfig, generator: np.random.Generator
+) -> PopulationMember | None:
+    """Draw from the best that are better than ``member`` if it is among the worst, by ``ranked``, all with a score."""
+    count = truncation_count(len(ranked), config.truncation_ratio)
+    if not any(each is member for each in ranked[len(ranked) - count :]):
+        return None
+    return _draw(eligible_sources(member, ranked[:count], config.metric_mode), generator)
+
+
+def tournament_source(
+    member: PopulationMember, members: Sequence[PopulationMember], config: PBTConfig, generator: np.random.Generator
+) -> PopulationMember | None:
+    """Draw one opponent from all others; None unless it is better: with b better of n others, P(copied) = b / n."""
+    opponent = _draw([each for each in members if each is not member], generator)
+    candidates = [] if opponent is None else [opponent]
+    return _draw(eligible_sources(member, candidates, config.metric_mode), generator)
+
+
+def rank(members: Sequence[PopulationMember], metric_mode: str) -> list[PopulationMember]:
+    """Sort members from best to worst; equal ones keep their order, and those without a number come last."""
+    return sorted(members, key=lambda each: ranking_key(each, metric_mode), reverse=True)
+
+
+def ranking_key(member: PopulationMember, metric_mode: str) -> tuple[bool, float]:
+    """Return a key that is larger for better members: NaN or None is worse than every number, infinity included."""
+    performance = member.performance
+    if performance is None or math.isnan(performance):
+        return False, 0.0
+    return True, performance if metric_mode == "max" else -performance
+
+
+def eligible_sources(
+    member: PopulationMember, candidates: Sequence[PopulationMember], metric_mode: str
+) -> list[PopulationMember]:
+    """Return the candidates that are strictly better than ``member``, as copying an equal one would lose diversity."""
+    own = ranking_key(member, metric_mode)
+    return [each for each in candidates if ranking_key(each, metric_mode) > own]
+
+
+def truncation_count(size: int, ratio: float) -> int:
+    """Return the number of members at either end: the share of ``size``, rounded down, and at least one."""
+    return max(1, math.floor(size * ratio + _ROUNDING))
+
+
+def ready_count(size: int, ready_percentage: float) -> int:
+    """Return the number of members that must have reported: the share of ``size``, rounded up, and at least two."""
+    return max(2, math.ceil(size * ready_percentage - _ROUNDING))
+
+
+def _draw(candidates: Sequence[PopulationMember], generator: np.random.Generator) -> PopulationMember | None:
+    return candidates[int(generator.integers(len(candidates)))] if candidates else None

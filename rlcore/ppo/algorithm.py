@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore.checkpoint.container import refusals_name, unusable
 from rlcore.envs import vec_state as env_state
-from rlcore.errors import ResumeWarning, SettingError, StateError
+from rlcore.errors import ResumeWarning, SettingError, StateError, warn_caller
 from rlcore.optim.upgd import UPGD
 from rlcore.ppo import construction, logging, losses, returns, saving, state_parts
 from rlcore.ppo.buffer import Samples
@@ -28,7 +28,6 @@ from rlcore.ppo.policy import POLICIES, set_learning_rate
 from rlcore.ppo.settings import MARKS, check_schedule, described, require_effect, whole_number
 from rlcore.state.position import CheckedObservations
 from rlcore.state.registry import LEARNT, Scope, StatePart, TrainingState
-from rlcore.warn import warn_caller
 
 
 class DistributionalPPO(saving.SavablePPO, CheckedObservations):

@@ -8,7 +8,7 @@ from typing import Any
 
 from stable_baselines3.common.utils import FloatSchedule
 
-from rlcore.errors import ResumeWarning, SettingError, reject_unknown
+from rlcore.errors import ResumeWarning, SettingError, reject_unknown, warn_caller
 from rlcore.ppo import construction
 from rlcore.ppo.construction import ConfiguredPPO
 from rlcore.ppo.policy import set_learning_rate
@@ -28,7 +28,6 @@ from rlcore.ppo.settings import (
 from rlcore.ppo.values import make_values
 from rlcore.state.optimizer_state import missing_moments
 from rlcore.types import StateDict
-from rlcore.warn import warn_caller
 
 RATES = {"learning_rate", "critic_lr_multiplier", "optimizer_kwargs"}
 PENALTY_SETTINGS, SCALER_SETTINGS = part_of(PENALTY), part_of(SCALER)

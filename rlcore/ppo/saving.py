@@ -16,7 +16,14 @@ from rlcore.checkpoint import codec, formats
 from rlcore.checkpoint.container import load_container, path_of, refusals_name
 from rlcore.checkpoint.formats import SPACES, read_model_file, refusals_of
 from rlcore.envs import vec_state
-from rlcore.errors import CheckpointError, NonFiniteObservationError, ResumeWarning, SettingError, StateError
+from rlcore.errors import (
+    CheckpointError,
+    NonFiniteObservationError,
+    ResumeWarning,
+    SettingError,
+    StateError,
+    warn_caller,
+)
 from rlcore.optim.gradient_variance import ESTIMATORS
 from rlcore.ppo import construction, state_parts
 from rlcore.ppo.construction import ConfiguredPPO, check_device, own_names
@@ -34,7 +41,6 @@ from rlcore.state.optimizer_state import fit_optimizer, missing_moments
 from rlcore.state.position import generators_untouched
 from rlcore.state.registry import LEARNT, Scope
 from rlcore.types import StateDict
-from rlcore.warn import warn_caller
 
 if TYPE_CHECKING:
     from stable_baselines3.common.type_aliases import GymEnv

@@ -134,7 +134,7 @@ class TrainingConfig(Table):
     def _check_population(self) -> Self:
         if self.pbt is not None:
             with _inside("pbt"):
-                check_explorable(self.pbt.hyperparams, self.algorithm, partial(plan_change, self.algorithm))
+                check_explorable(self.pbt.hyperparams, partial(plan_change, self.algorithm))
                 check_warm_up(self.pbt, self.algorithm, self.environment.n_envs)
         return self
 

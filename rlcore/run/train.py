@@ -10,15 +10,13 @@ import math
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from rlcore.checkpoint.formats import with_ending
 from rlcore.errors import CheckpointError, RLCoreError
-from rlcore.pbt.cli import FAILED, INTERRUPTED, ExecutorOption, JobsOption, make_executor, result_table, train_shown
-from rlcore.pbt.files import make_folder
+from rlcore.pbt.__main__ import FAILED, INTERRUPTED, make_executor, train_shown, watch
 from rlcore.pbt.hyperparams import PBTConfig
 from rlcore.pbt.population import Population
 from rlcore.pbt.workers import Executor
@@ -40,8 +38,10 @@ def train(
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the model in --output.")] = False,
-    executor: ExecutorOption = "inline",
-    jobs: JobsOption = None,
+    executor: Annotated[
+        Literal["inline", "processes"], typer.Option(help="Where members of a population train.")
+    ] = "inline",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes. [default: one a core]")] = None,
 ) -> None:
     """Train what CONFIG describes, and save it with everything that going on needs."""
     try:
@@ -51,7 +51,7 @@ def train(
             message, interrupted = train_population(run, run.pbt, output or "population", device, where)
         else:
             message, interrupted = train_model(run, Path(output or "model.zip"), device, resume=resume)
-    except RLCoreError as error:
+    except (RLCoreError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(FAILED) from error
     typer.echo(message)
@@ -87,13 +87,12 @@ def train_population(
         seed=config.seed,
         executor=executor,
     )
-    make_folder(population.folder)
     rollout = config.algorithm.n_steps * config.environment.n_envs
     try:
         result = train_shown(population, math.ceil(config.total_timesteps / rollout))
     except KeyboardInterrupt:
         return f"interrupted: every finished turn is kept in {folder}; the same command goes on", True
-    Console(soft_wrap=True).print(result_table(result))
+    watch(population.folder, once=True)
     steps = min(status.step for status in result.table) * rollout
     return f"trained {len(result.table)} members for {steps} steps; best model: {result.model_file}", False
 

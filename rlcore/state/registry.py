@@ -9,9 +9,8 @@ from enum import Enum
 import torch
 
 from rlcore.checkpoint.container import unusable
-from rlcore.errors import ResumeWarning, StateError
+from rlcore.errors import ResumeWarning, StateError, warn_caller
 from rlcore.types import StateDict, StateValue
-from rlcore.warn import warn_caller
 
 
 class Scope(Enum):

@@ -25,7 +25,7 @@ from tests.support.training import differing, make_envs, make_model
 @pytest.mark.parametrize(
     ("env_id", "settings"),
     [
-        ("CartPole-v1", {}),
+        pytest.param("CartPole-v1", {}, marks=pytest.mark.slow),
         pytest.param("Pendulum-v1", {}, marks=pytest.mark.slow),
         pytest.param(KEYED, {}, marks=pytest.mark.slow),
         ("CartPole-v1", resume_run.ADAPTIVE),
@@ -52,40 +52,6 @@ def test_a_run_cut_in_a_rollout_and_resumed_in_a_new_process_ends_with_the_same_
 
     assert differing(trace.steps, first_trace.steps[: first_trace.complete_steps] + resumed["trace"]) == []
     assert differing(expected, resumed["state"]) == []
-
-
-def test_a_save_between_two_calls_of_learn_resumes_exactly(tmp_path: Path) -> None:
-    model = make_model(make_envs(normalize=True))
-    model.learn(96)
-    model.save(tmp_path / "model.zip")
-    model.learn(96, reset_num_timesteps=False)
-    expected = resume_run.outcome(model)
-    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(normalize=True), device="cpu")
-    loaded.learn(96, reset_num_timesteps=False)
-    assert differing(expected, resume_run.outcome(loaded)) == []
-
-
-def test_predicting_between_load_and_learn_does_not_disturb_the_resumed_run(tmp_path: Path) -> None:
-    model = make_model()
-    model.learn(48)
-    model.save(tmp_path / "model.zip")
-    model.learn(48, reset_num_timesteps=False)
-    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu")
-    torch.rand(7)
-    loaded.predict(loaded.env.reset(), deterministic=False)
-    loaded.learn(48, reset_num_timesteps=False)
-    assert differing(model.get_parameters(), loaded.get_parameters()) == []
-
-
-def test_a_load_leaves_the_global_generators_alone(tmp_path: Path) -> None:
-    model = make_model()
-    model.learn(48)
-    model.save(tmp_path / "model.zip")
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu")
-    assert torch.equal(torch.rand(3), expected)
 
 
 def test_environments_without_the_contract_start_from_a_reset_and_one_warning_says_so(tmp_path: Path) -> None:
@@ -169,21 +135,3 @@ def test_after_environments_that_do_not_fit_the_right_ones_still_resume_exactly(
     loaded.set_env(make_envs())
     loaded.learn(48, reset_num_timesteps=False)
     assert differing(model.get_parameters(), loaded.get_parameters()) == []
-
-
-def test_starting_anew_after_a_load_restores_nothing_of_the_old_run(tmp_path: Path) -> None:
-    model = make_model()
-    model.learn(48)
-    model.save(tmp_path / "model.zip")
-    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        loaded.learn(48)
-    assert loaded.num_timesteps == 48
-    assert loaded.pending_state == {}
-
-
-def test_a_single_gymnasium_environment_can_be_given_as_it_is() -> None:
-    model = make_model(gym.make("CartPole-v1"))
-    model.learn(16)
-    assert model.num_timesteps == 16

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 from typer.testing import CliRunner
 
 from rlcore import AdaptiveUPGD, DistributionalPPO, build_model, load_config, read_lineage
 from rlcore.ppo.live import set_hyperparameters
 from rlcore.run.train import app
+from tests.support.training import differing
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL_RUN = """
@@ -63,6 +64,7 @@ def test_the_example_of_pbt_reads_its_population_and_trains_a_member() -> None:
     assert member.learn(1).variance_gradient_scaler.step_count * 10 > 100  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_the_example_of_pbt_runs_as_a_population_and_goes_on(tmp_path: Path) -> None:
     text = (EXAMPLES / "pbt.yaml").read_text()
     for old, new in {
@@ -91,26 +93,23 @@ def small(tmp_path: Path) -> Path:
     return tmp_path / "run.yaml"
 
 
+def assert_trained(file: Path, config: Path) -> None:
+    """As by ``learn()`` in one go, to the bit."""
+    loaded = DistributionalPPO.load(file, device="cpu").policy.state_dict()
+    assert differing(loaded, build_model(load_config(config), device="cpu").learn(64).policy.state_dict()) == []
+
+
 def test_the_command_trains_and_saves_what_the_file_says(small: Path, tmp_path: Path) -> None:
     done = run(small, "--output", tmp_path / "folder" / "model.zip", "--device", "cpu")
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout == f"trained 64 steps; saved {tmp_path / 'folder' / 'model.zip'}\n"
-    loaded = DistributionalPPO.load(tmp_path / "folder" / "model.zip", device="cpu")
-    expected = build_model(load_config(small), device="cpu").learn(64)
-    for name, tensor in expected.policy.state_dict().items():
-        assert torch.equal(loaded.policy.state_dict()[name], tensor), name
+    assert_trained(tmp_path / "folder" / "model.zip", small)
 
 
 MISUSES = {
     "a setting": (SMALL_RUN.replace("n_epochs", "n_epoch"), [], r"run\.yaml, line 3: .*did you mean 'n_epochs'"),
     "YAML": ("a: [", [], r"run\.yaml, line 1: expected"),
-    "a population in a file": (SMALL_POPULATION, ["--output", "{folder}/run.yaml"], "cannot be made a folder"),
     "nothing to go on with": (SMALL_RUN, ["--resume", "--output", "{folder}/none.zip"], "none.zip: "),
-    "what a population measures": (
-        SMALL_POPULATION.replace("1}", "1, metric_name: x}"),
-        ["--output", "{folder}/new"],
-        "metric_name='x' only names",
-    ),
     "an output that is there": (SMALL_RUN, ["--output", "{folder}/run.yaml"], "exists already and would be lost"),
     "an output below a file": (SMALL_RUN, ["--output", "{folder}/run.yaml/m.zip"], "m.zip: cannot be written"),
 }
@@ -128,17 +127,6 @@ def test_what_cannot_be_used_is_one_line_and_nothing_is_written(case: str, small
     assert re.search(words, done.stderr), done.stderr
     assert sorted(tmp_path.iterdir()) == [small]
     assert small.read_text() == text
-
-
-def test_an_output_without_ending_does_not_replace_the_file_that_would_get_its_name(
-    small: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "model.zip").write_text("precious")
-    done = run(small, "--output", tmp_path / "model", "--device", "cpu")
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert "model.zip: exists already" in done.stderr
-    assert (tmp_path / "model.zip").read_text() == "precious"
-    assert run(small, "--output", tmp_path / "other", "--device", "cpu").stdout.endswith("other.zip\n")
 
 
 @pytest.mark.parametrize("name", ["sigma", "lr", "ent_coef_initial"])
@@ -190,7 +178,53 @@ def test_ctrl_c_saves_what_was_trained_and_resume_ends_with_the_same_bits(
     monkeypatch.undo()
     again = run(small, "--output", tmp_path / "model.zip", "--device", "cpu", "--resume")
     assert (again.exit_code, again.stdout) == (0, f"trained 64 steps; saved {tmp_path / 'model.zip'}\n")
-    loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
-    expected = build_model(load_config(small), device="cpu").learn(64)
-    for name, tensor in expected.policy.state_dict().items():
-        assert torch.equal(loaded.policy.state_dict()[name], tensor), name
+    assert_trained(tmp_path / "model.zip", small)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model of the small run, after half of what the tests ask for."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "run.yaml").write_text(SMALL_RUN.replace("64", "32"))
+    done = run(folder / "run.yaml", "--output", folder / "m.zip", "--device", "cpu")
+    assert done.exit_code == 0, done.stderr
+    return folder / "m.zip"
+
+
+def resumed(text: str, trained: Path, tmp_path: Path) -> Any:
+    (tmp_path / "run.yaml").write_text(text)
+    shutil.copy(trained, tmp_path / "m.zip")
+    return run(tmp_path / "run.yaml", "--output", tmp_path / "m.zip", "--device", "cpu", "--resume")
+
+
+CHANGES = {
+    "n_envs": ("n_envs: 2", "n_envs: 4", "n_envs=4 is asked for, and what is to go on was trained with 2"),
+    "normalize": (
+        "normalize: true",
+        "normalize: false",
+        "environment.normalize=False is asked for, and what is to go on was trained with True",
+    ),
+    "a setting": ("n_epochs: 1", "n_epochs: 2", "n_epochs=2 is asked for, and what is to go on was trained with 1"),
+    "a schedule": (
+        "n_epochs: 1",
+        "n_epochs: 1, clip_range: 0.1",
+        "was trained with FloatSchedule(ConstantSchedule(val=0.2))",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_what_was_trained_otherwise_does_not_go_on(case: str, trained: Path, tmp_path: Path) -> None:
+    old, new, words = CHANGES[case]
+    done = resumed(SMALL_RUN.replace(old, new), trained, tmp_path)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert (tmp_path / "m.zip").read_bytes() == trained.read_bytes()
+
+
+@pytest.mark.parametrize("total", ["32", "10"])
+def test_a_total_that_is_reached_already_trains_nothing(total: str, trained: Path, tmp_path: Path) -> None:
+    done = resumed(SMALL_RUN.replace("64", total), trained, tmp_path)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout == f"{tmp_path / 'm.zip'} has trained its 32 steps already; nothing was trained\n"
+    assert (tmp_path / "m.zip").read_bytes() == trained.read_bytes()

@@ -18,8 +18,8 @@ from rlcore import (
     UPGD,
     AdaptiveUPGD,
     DistributionalPPO,
-    MemberStatus,
     NonFiniteGradientError,
+    PopulationMember,
     VarianceGradientScaler,
     apply_exploit,
 )
@@ -212,7 +212,7 @@ class TestUPGDWithPBT:
 class TestFullIntegration:
     def test_all_components_together_basic(self, tmp_path: Path) -> None:
         population = population_of_two(tmp_path)
-        told: list[MemberStatus] = []
+        told: list[PopulationMember] = []
         result = population.train(4, told.append)
         assert [member.step for member in result.table] == [4, 4]
         better = max(told[:2], key=lambda status: status.performance or -math.inf)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rlcore.optim.upgd
-import rlcore.pbt.files
+import rlcore.pbt.scheduler
 import rlcore.ppo.settings
 from rlcore import DistributionalPPO, NonFiniteGradientError, ResumeWarning
 from rlverify.project.content import open_project
@@ -29,7 +29,7 @@ def test_a_warning_that_names_no_file_is_not_one_that_does(monkeypatch: pytest.M
     def vague(_: object) -> None:
         warnings.warn("something is missing", ResumeWarning, stacklevel=1)
 
-    monkeypatch.setattr(rlcore.pbt.files, "read_source", vague)
+    monkeypatch.setattr(rlcore.pbt.scheduler, "read_source", vague)
     seen = observe("missing-checkpoint-leaves-the-member")
     assert seen["exploit of a missing file"].holds
     assert (seen["warnings that name the missing file"].after, seen["warnings that name the missing file"].holds) == (

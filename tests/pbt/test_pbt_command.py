@@ -1,20 +1,31 @@
-"""``python -m rlcore.pbt``: what it shows, how it fails, how it is interrupted and goes on."""
+"""``python -m rlcore.pbt``: what it shows, how it fails, how it is interrupted and goes on, and what it watches."""
 
 from __future__ import annotations
 
-import json
+import io
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium as gym
 import pytest
+from rich.console import Console
 
-from rlcore import SettingError
-from rlcore.pbt.cli import parsed_range, run
-from rlcore.pbt.files import read_lineage
+from rlcore.pbt.__main__ import parsed_range, run, watch
+from rlcore.pbt.population import (
+    LINEAGE_FILE,
+    STATE_FILE,
+    LineageEvent,
+    Population,
+    ancestors,
+    append_lineage,
+    locked,
+    read_lineage,
+)
 from tests.support.environments import Custom
+from tests.support.population_run import build
 
 INTERRUPTING = "Interrupting-v0"
 
@@ -32,7 +43,7 @@ class Interrupting(Custom):
         return super().step(action)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def registered() -> Iterator[None]:
     gym.register(INTERRUPTING, entry_point=Interrupting, disable_env_checker=True)
     yield
@@ -44,7 +55,7 @@ def bars(shown: str) -> list[tuple[str, str, str, str]]:
     return re.findall(r"^(member \d) .* (\d+/\d+) return (\S+), exploits (\d+)", shown, re.MULTILINE)
 
 
-@pytest.mark.filterwarnings("default:--interval")
+@pytest.mark.usefixtures("registered")
 def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "population"
     given = ["--env", INTERRUPTING, "--population", "2", "--updates", "1", "--n-envs", "1", "--interval", "11"]
@@ -54,36 +65,30 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(tmp_path: Path, capsy
     assert run(command) == 130
     said = capsys.readouterr()
     assert said.out == ""
-    assert "warning: --interval 11 is not less than --updates 1, so no member copies another" in said.err
-    (line,) = [line for line in said.err.splitlines() if line.startswith("interrupted")]
-    assert line.endswith("python -m rlcore.pbt " + " ".join(command))
+    assert "interrupted: every finished turn is kept" in said.err
     interrupted = bars(said.err)
     assert [bar[:2] for bar in interrupted] == [("member 0", "1/1"), ("member 1", "0/1")]
     assert [path.name for path in (folder / "members").iterdir()] == ["member_0_step_1.zip"]
     assert run(command) == 0
     shown = capsys.readouterr()
-    assert "hyperparameters" in shown.out
+    assert "learning_rate" in shown.out
     assert f"best model: {folder}" in shown.out
     finished = bars(shown.err)
     assert [bar[:2] for bar in finished] == [("member 0", "1/1"), ("member 1", "1/1")]
     assert finished[0] == interrupted[0]
     assert all(float(score) > 1.0 and exploits == "0" for _, _, score, exploits in finished)
-    assert [event.event for event in read_lineage(folder / "lineage.jsonl")] == ["start", "start"]
-    assert json.loads((folder / "lineage.jsonl").read_text().splitlines()[0])["hyperparams"].keys() == {
-        "learning_rate",
-        "sigma",
-    }
+    events = read_lineage(folder / "lineage.jsonl")
+    assert [(event.event, set(event.hyperparams)) for event in events] == [("start", {"learning_rate", "sigma"})] * 2
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"--env": "CartPole-v9"}, "CartPole"),
-        ({"--population": "1"}, "population_size=1"),
+        ({"--population": "1"}, "population_size"),
         ({"--hyperparam": "lerning_rate=0.1:0.2"}, "did you mean 'learning_rate'"),
-        ({"--hyperparam": "gamma=0.9"}, "is no range"),
-        ({"--env": "nowhere:X-v0"}, "--env nowhere:X-v0 cannot be made: "),
-        ({"--folder": "/dev/null/x"}, "cannot be made a folder"),
+        ({"--env": "nowhere:X-v0"}, "nowhere"),
+        ({"--folder": "/dev/null/x"}, "Not a directory"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_line(
@@ -100,17 +105,121 @@ def test_what_cannot_be_used_is_said_in_one_line(
 
 
 @pytest.mark.parametrize(
+    ("given", "words"),
+    [(["--folder", "f"], "give --env and --folder, or --watch"), (["--hyperparam", "gamma=0.9"], "is no range")],
+)
+def test_options_that_cannot_be_read_say_so(given: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run(given)
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("text", "low", "high", "log"),
     [("gamma=0.9:0.99", 0.9, 0.99, False), ("lr=1e-5:1e-2:log", 1e-5, 1e-2, True), ("n_epochs=1:9", 1, 9, False)],
 )
 def test_a_range_is_read_as_it_is_written(text: str, low: float, high: float, log: bool) -> None:
     parsed = parsed_range(text)
-    assert parsed.name == text.partition("=")[0]
-    assert (parsed.min_value, parsed.max_value, parsed.is_log_scale) == (low, high, log)
-    assert type(parsed.min_value) is type(low)
+    name = text.partition("=")[0]
+    assert parsed == {"name": name, "min_value": low, "max_value": high, "is_log_scale": log}
+    assert type(parsed["min_value"]) is type(low)
 
 
-@pytest.mark.parametrize("text", ["gamma", "gamma=0.9", "gamma=0.9:x", "gamma=0.9:1.0:linear", "gamma:0.9"])
-def test_what_is_no_range_is_refused(text: str) -> None:
-    with pytest.raises(SettingError, match="write NAME=LOW:HIGH"):
-        parsed_range(text)
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Population:
+    """A population of three members that has copied and explored; its folder is read-only for tests."""
+    population = build(tmp_path_factory.mktemp("trained") / "population")
+    population.train(4)
+    return population
+
+
+def console(**settings: Any) -> Console:
+    given = {"file": io.StringIO(), "width": 200, "height": 60, "force_terminal": False, "color_system": None}
+    return Console(**{**given, **settings})
+
+
+def text_of(folder: Path) -> str:
+    into = console()
+    watch(folder, once=True, console=into)
+    return str(into.file.getvalue())  # type: ignore[attr-defined]
+
+
+def rows_of(text: str) -> dict[int, list[str]]:
+    """The words of the members' lines, by member."""
+    lines = [line.split() for line in text.splitlines() if re.match(r" +\d+ +\d+ ", line)]
+    return {int(words[1]): words for words in lines}
+
+
+def test_it_shows_all_that_state_and_lineage_say_and_needs_no_other_file(trained: Population, tmp_path: Path) -> None:
+    folder = tmp_path / "moved"
+    folder.mkdir()
+    for name in (STATE_FILE, LINEAGE_FILE):
+        shutil.copy(trained.folder / name, folder)
+    lineage = folder / LINEAGE_FILE
+    events = read_lineage(folder)
+    # A process that was killed leaves an event that is not committed.
+    append_lineage(lineage, lineage.stat().st_size, [LineageEvent("exploit", 0, 99, 1, {}, {}, 2, 99)])
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    with locked(folder):
+        text = text_of(folder)
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.name != "lock"} == before
+    rows, ranked = rows_of(text), trained.scheduler.ranked()
+    assert list(rows) == [each.member_id for each in ranked]
+    assert any(member.exploits for member in ranked)
+    for rank, member in enumerate(ranked, start=1):
+        expected = [str(rank), str(member.member_id), f"{member.performance:.3g}", "4"]
+        expected += [f"{value:.3g}" for value in member.hyperparams.values()]
+        sources = " <- ".join(str(source) for source, _ in ancestors(events, member.member_id)) or "-"
+        assert rows[member.member_id] == [*expected, str(member.exploits), *sources.split()]
+    assert f"population in {folder}\n" in text
+    assert "the largest is best; members copy after every 1 updates, next after update 4" in text
+
+
+def test_a_member_without_report_has_no_score(tmp_path: Path) -> None:
+    build(tmp_path, metric_mode="min").train(0)
+    text = text_of(tmp_path)
+    assert "the smallest is best" in text
+    assert [(*words[2:4], *words[-2:]) for words in rows_of(text).values()] == [("-", "0", "0", "-")] * 3
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_it_shows_again_what_has_changed_and_ends_with_ctrl_c(is_damaged: bool, tmp_path: Path) -> None:
+    population, pauses = build(tmp_path), 0
+    population.train(1)
+    into = console(force_terminal=True)
+
+    def pause(_: float) -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == 2 and is_damaged:
+            (tmp_path / STATE_FILE).write_bytes(b"half")
+        elif pauses == 2:
+            population.train(2)
+        if pauses == 4:
+            raise KeyboardInterrupt
+
+    watch(tmp_path, console=into, pause=pause)
+    shown = str(into.file.getvalue())  # type: ignore[attr-defined]
+    steps = [row[3] for row in map(str.split, shown.splitlines()) if row[:1] == ["1"]]
+    assert set(steps) == {"1"} if is_damaged else (steps[0], steps[-1]) == ("1", "2")
+
+
+def test_the_command_shows_it_once_without_a_terminal(trained: Population, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--once"], []):
+        assert run(["--watch", str(trained.folder), *arguments]) == 0
+        shown, said = capsys.readouterr()
+        assert said == ""
+        assert list(rows_of(shown)) == [each.member_id for each in trained.scheduler.ranked()]
+
+
+@pytest.mark.parametrize(("content", "words"), [(None, "holds no population"), (b"half", "is damaged")])
+def test_a_folder_without_a_population_or_with_a_damaged_one_is_one_line(
+    content: bytes | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if content is not None:
+        (tmp_path / STATE_FILE).write_bytes(content)
+    assert run(["--watch", str(tmp_path), "--once"]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert said.err.startswith(f"error: {tmp_path}")
+    assert words in said.err

@@ -1,23 +1,27 @@
-"""What a member hands over: files that are whole, its own, pruned, and read without harm when they are not."""
+"""What a member hands over, read without harm when it is not whole; and a scheduler goes on exactly where it was."""
 
 from __future__ import annotations
 
+import copy
+import io
+import json
 import logging
 import math
 import os
+import random
+import shutil
 import stat
-import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from rlcore import CheckpointError, PBTScheduler, ResumeWarning, SettingError
-from rlcore.checkpoint import FORMAT_V1, FORMAT_V2, load_checkpoint
-from rlcore.errors import CallOrderError
-from tests.support.schedulers import files_in, make_scheduler, parameters_of, report
-from tests.support.training import differing, make_model, tensors_in
+from rlcore import CheckpointError, PBTScheduler, ResumeWarning, SettingError, StateError
+from rlcore.checkpoint import FORMAT_V1, FORMAT_V2, load_checkpoint, load_container, save_container
+from tests.support.schedulers import files_in, make_config, make_scheduler, parameters_of, report
+from tests.support.training import tensors_in
 
 
 def ready(folder: Path, **settings: Any) -> PBTScheduler:
@@ -80,43 +84,30 @@ def test_a_source_that_cannot_be_read_leaves_the_member_as_it_was(damage: str, t
     assert (scheduler.exploitation_count, scheduler.exploration_count) == (0, 0)
 
 
-def test_the_warning_of_a_source_that_cannot_be_read_points_at_the_caller(tmp_path: Path) -> None:
-    scheduler = ready(tmp_path)
-    worst, *_, best = scheduler.population
-    Path(str(best.checkpoint_path)).unlink()
-    with pytest.warns(ResumeWarning) as caught:
-        scheduler.exploit_and_explore(worst)
-    assert Path(caught[0].filename).name == Path(__file__).name
-
-
-def test_only_a_member_that_copied_explores(tmp_path: Path) -> None:
-    scheduler = ready(tmp_path, explore_method="perturb")
+@pytest.mark.parametrize("everyone", [False, True])
+def test_only_a_member_that_copied_explores(everyone: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With the switch, members explore that copied nothing."""
+    scheduler = ready(tmp_path, explore_method="perturb", explore_without_exploit=everyone)
     before = [dict(member.hyperparams) for member in scheduler.population]
-    results = [scheduler.exploit_and_explore(member) for member in scheduler.population]
-    assert [hyperparams == old for (_, hyperparams, _), old in zip(results, before, strict=True)] == [False] + [
-        True
-    ] * 3
-    assert [checkpoint_format for *_, checkpoint_format in results] == [FORMAT_V2, None, None, None]
-    assert scheduler.exploration_count == 1
-
-
-def test_the_switch_lets_members_explore_that_copied_nothing(tmp_path: Path) -> None:
-    scheduler = ready(tmp_path, explore_method="perturb", explore_without_exploit=True)
-    before = [dict(member.hyperparams) for member in scheduler.population]
-    results = [scheduler.exploit_and_explore(member) for member in scheduler.population]
-    assert not any(hyperparams == old for (_, hyperparams, _), old in zip(results, before, strict=True))
+    with caplog.at_level(logging.INFO, "rlcore.pbt"):
+        results = [scheduler.exploit_and_explore(member) for member in scheduler.population]
+    changed = [hyperparams != old for (_, hyperparams, _), old in zip(results, before, strict=True)]
+    assert changed == [True, *[everyone] * 3]
     assert [parameters is None for parameters, *_ in results] == [False, True, True, True]
-    assert (scheduler.exploitation_count, scheduler.exploration_count) == (1, 4)
+    assert [checkpoint_format for *_, checkpoint_format in results] == [FORMAT_V2, None, None, None]
+    assert (scheduler.exploitation_count, scheduler.exploration_count) == (1, 4 if everyone else 1)
+    assert "member 0 copies member 3" in caplog.text
 
 
-def test_who_was_copied_is_said_of_the_last_exploit_only(tmp_path: Path) -> None:
+def test_who_was_copied_is_said_until_the_next_report_and_a_score_alone_keeps_the_file(tmp_path: Path) -> None:
     scheduler = ready(tmp_path)
     member = scheduler.population[0]
     scheduler.exploit_and_explore(member)
     assert member.copied_from == 3
-    scheduler.update_performance(member, 9.0, 10)
-    scheduler.exploit_and_explore(member)
-    assert member.copied_from is None
+    scheduler.update_performance(member, math.nan, 10)
+    assert (member.copied_from, member.step, str(member.performance)) == (None, 10, "nan")
+    assert member.checkpoint_path is not None
+    assert load_checkpoint(member.checkpoint_path).step == 5
 
 
 def test_hyperparameters_come_with_the_parameters_that_they_trained(tmp_path: Path) -> None:
@@ -148,22 +139,6 @@ def test_parameters_handed_over_share_no_tensor_with_anything(tmp_path: Path) ->
     assert repr(second) == repr(scheduler.exploit_and_explore(worst)[0]) == repr(parameters_of(1))
 
 
-def test_what_a_real_model_reports_arrives_whole(tmp_path: Path) -> None:
-    scheduler = make_scheduler(tmp_path, size=2)
-    worst, best = scheduler.population
-    source = make_model()
-    source.learn(96)
-    scheduler.update_performance(worst, math.nan, 5, model_parameters=make_model(seed=1).get_parameters())
-    scheduler.update_performance(best, 9.5, 5, model_parameters=source.get_parameters())
-    parameters, _, _ = scheduler.exploit_and_explore(worst)
-    expected = {name: part for name, part in source.get_parameters().items() if part is not None}
-    assert parameters is not None
-    found = {str(name): part for name, part in parameters.items() if part is not None}
-    assert set(found) == set(expected)
-    assert {"policy", "policy.optimizer", "vgs_state"} <= set(found)
-    assert differing(found, expected) == []
-
-
 def test_a_bare_policy_is_deprecated_and_written_as_v1(tmp_path: Path) -> None:
     scheduler = make_scheduler(tmp_path, size=2)
     worst, best = scheduler.population
@@ -178,22 +153,9 @@ def test_a_bare_policy_is_deprecated_and_written_as_v1(tmp_path: Path) -> None:
     assert repr(parameters) == repr({"policy": {"weight": torch.ones(2)}})
 
 
-def test_a_file_of_an_older_population_is_read_as_v1(tmp_path: Path) -> None:
-    scheduler = ready(tmp_path)
-    worst, *_, best = scheduler.population
-    best.checkpoint_path = str(tmp_path / "old.pt")
-    torch.save({"weight": torch.ones(2)}, best.checkpoint_path)
-    with pytest.warns(ResumeWarning, match="holds only the policy"):
-        assert scheduler.exploit_and_explore(worst)[2] == FORMAT_V1
-
-
 UNUSABLE: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "text": ({"performance": "0.5"}, SettingError, "performance='0.5' is no number"),
-    "nothing": ({"performance": None}, SettingError, "performance=None is no number"),
-    "a bool": ({"performance": True}, SettingError, "performance=True is no number"),
+    "nothing": ({"performance": None}, TypeError, "None"),
     "half a step": ({"step": 1.5}, SettingError, "step=1.5 is no whole number"),
-    "a step before the first": ({"step": -1}, SettingError, "step=-1 is no whole number"),
-    "both": ({"model_state_dict": {"w": torch.ones(1)}}, SettingError, "are both given"),
     "parts missing": ({"model_parameters": {"policy": {"w": torch.ones(1)}}}, CheckpointError, "lacks"),
     "no policy": ({"model_parameters": None, "model_state_dict": {"w": 1.0}}, CheckpointError, "must be a dict"),
     "no container": ({"model_parameters": 3}, CheckpointError, "wrong type"),
@@ -216,36 +178,78 @@ def test_a_report_that_cannot_be_used_changes_nothing(case: str, tmp_path: Path)
     assert files_in(tmp_path) == names
 
 
-def test_a_score_alone_keeps_the_last_file(tmp_path: Path) -> None:
-    scheduler = ready(tmp_path)
-    member = scheduler.population[0]
-    scheduler.update_performance(member, math.nan, 10)
-    assert member.performance is not None
-    assert math.isnan(member.performance)
-    assert member.step == 10
-    assert member.checkpoint_path is not None
-    assert load_checkpoint(member.checkpoint_path).step == 5
+def go_on(scheduler: PBTScheduler, rounds: int = 3) -> list[Any]:
+    """What a population does in the next rounds."""
+    done: list[Any] = []
+    for number in range(rounds):
+        step = max(member.step for member in scheduler.population) + 5
+        report(scheduler, [math.sin(3 * step + member.member_id + number) for member in scheduler.population], step)
+        for member in scheduler.population:
+            parameters, hyperparams, checkpoint_format = scheduler.exploit_and_explore(member)
+            done.append((repr(parameters), hyperparams, checkpoint_format, member.copied_from))
+    return [*done, scheduler.get_stats()]
 
 
-def test_a_member_of_another_population_is_refused(tmp_path: Path) -> None:
-    scheduler, other = ready(tmp_path), ready(tmp_path / "other")
-    for refusing in (scheduler, PBTScheduler(scheduler.config)):
-        with pytest.raises(CallOrderError, match="take one of population"):
-            refusing.exploit_and_explore(other.population[0])
-    with pytest.raises(CallOrderError, match="take one of population"):
-        scheduler.update_performance(other.population[0], 1.0, 10)
+@pytest.mark.parametrize("method", ["truncation", "binary_tournament"])
+def test_a_population_goes_on_exactly_where_its_state_was_taken(method: str, tmp_path: Path) -> None:
+    scheduler = make_scheduler(tmp_path, exploit_method=method)
+    go_on(scheduler)
+    file = io.BytesIO()
+    save_container(file, scheduler.state_dict())
+    expected = go_on(scheduler)
+    file.seek(0)
+    resumed = PBTScheduler(scheduler.config)
+    resumed.load_state_dict(load_container(file))
+    assert go_on(resumed) == expected
+    assert resumed.state_dict() == scheduler.state_dict()
 
 
-def test_a_folder_that_cannot_be_made_is_one_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    scheduler = make_scheduler(tmp_path / "file")
-    with pytest.raises(CheckpointError, match="cannot be made a folder"):
-        scheduler.update_performance(scheduler.population[0], 1.0, 5, model_parameters=parameters_of(0))
+def test_a_state_is_plain_and_shares_nothing_with_the_scheduler(tmp_path: Path) -> None:
+    scheduler = make_scheduler(tmp_path)
+    go_on(scheduler)
+    state = scheduler.state_dict()
+    assert json.loads(json.dumps(state)) == state
+    before = copy.deepcopy(state)
+    go_on(scheduler)
+    assert state == before
+    resumed = PBTScheduler(scheduler.config)
+    resumed.load_state_dict(state)
+    go_on(resumed)
+    assert state == before
 
 
-def test_an_exploit_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    scheduler = ready(tmp_path)
-    with caplog.at_level(logging.INFO, "rlcore.pbt"), warnings.catch_warnings():
-        warnings.simplefilter("error")
-        scheduler.exploit_and_explore(scheduler.population[0])
-    assert "member 0 copies member 3" in caplog.text
+def test_the_files_that_the_last_state_names_are_there_after_one_more_round_and_in_a_moved_folder(
+    tmp_path: Path,
+) -> None:
+    """A process killed between a report and the next saved state resumes from the state before."""
+    scheduler = make_scheduler(tmp_path / "old")
+    for step in (5, 10, 15):
+        report(scheduler, [0.1, 0.2, 0.3, 0.4], step)
+        state = scheduler.state_dict()
+    report(scheduler, [0.1, 0.2, 0.3, 0.4], 20)
+    shutil.move(tmp_path / "old", tmp_path / "new")
+    resumed = PBTScheduler(make_config(tmp_path / "new"))
+    resumed.load_state_dict(state)
+    assert repr(resumed.exploit_and_explore(resumed.population[0])[0]) == repr(parameters_of(3))
+
+
+def test_no_global_generator_is_touched(tmp_path: Path) -> None:
+    def states() -> list[Any]:
+        legacy = np.random.get_state()
+        return [random.getstate(), legacy[1].tolist(), legacy[2:], torch.get_rng_state().tolist()]  # type: ignore[index]
+
+    before = states()
+    scheduler = make_scheduler(tmp_path, seed=11)
+    assert states() == before
+    go_on(scheduler)
+    state = scheduler.state_dict()
+    PBTScheduler(scheduler.config).load_state_dict(state)
+    assert states() == before
+
+
+def test_a_state_of_another_population_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    scheduler = make_scheduler(tmp_path)
+    before = scheduler.state_dict()
+    with pytest.raises(StateError, match="has 3 members and population_size=4"):
+        scheduler.load_state_dict({**before, "members": before["members"][:3]})  # type: ignore[index]
+    assert scheduler.state_dict() == before

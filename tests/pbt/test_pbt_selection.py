@@ -7,90 +7,88 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rlcore import HyperparamConfig, PBTConfig, PopulationMember, SettingError
-from rlcore.pbt import selection
+from rlcore import HyperparamConfig, PBTConfig, PBTScheduler, PopulationMember
+from rlcore.pbt.scheduler import ready_count, truncation_count
 
 NUMBERS = st.floats(-1e6, 1e6)
-PERFORMANCES = st.lists(NUMBERS | st.sampled_from([math.nan, math.inf, -math.inf]), min_size=2, max_size=12)
-RATIOS = st.floats(0.01, 1.0)
+SCORES = st.sampled_from([math.nan, None, math.inf, -math.inf, 0.0, 1.0, 2.0]) | NUMBERS
 METHODS = st.sampled_from(["truncation", "binary_tournament"])
 MODES = st.sampled_from(["max", "min"])
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def population(performances: list[Any]) -> list[PopulationMember]:
-    return [PopulationMember(number, {}, performance) for number, performance in enumerate(performances)]
+def scored(scores: list[Any], seed: int = 0, **settings: Any) -> PBTScheduler:
+    """A scheduler whose members have these scores and no files."""
+    scheduler = PBTScheduler(PBTConfig(population_size=len(scores), **settings), seed=seed)
+    for member, score in zip(scheduler.initialize_population([{}] * len(scores)), scores, strict=True):
+        member.performance = score
+    return scheduler
 
 
-def sources(members: list[PopulationMember], config: PBTConfig, seed: int = 0) -> list[PopulationMember | None]:
+def copied(scheduler: PBTScheduler, ranked: list[PopulationMember] | None = None) -> list[int | None]:
     """Whom each member would copy."""
-    generator, ranking = np.random.default_rng(seed), selection.ranking_of(members, config.metric_mode)
-    return [selection.choose_source(member, ranking, config, generator) for member in members]
+    sources = [scheduler.choose_source(member, ranked) for member in scheduler.population]
+    return [source and source.member_id for source in sources]
 
 
-def gain(member: PopulationMember, mode: str) -> float:
-    """The performance as a number that is larger for better, minus infinity for none."""
-    if member.performance is None or math.isnan(member.performance):
-        return -math.inf
-    return member.performance if mode == "max" else -member.performance
+def gain(member: PopulationMember, mode: str) -> tuple[bool, float]:
+    assert member.performance is not None
+    if math.isnan(member.performance):
+        return False, 0.0
+    return True, member.performance if mode == "max" else -member.performance
 
 
-@given(PERFORMANCES, RATIOS, METHODS, MODES, SEEDS)
+def by_definition(scheduler: PBTScheduler, member: PopulationMember) -> PopulationMember | None:
+    """Whom a member copies, from the definitions alone: rank everybody, list who may be drawn, draw."""
+    config, ready = scheduler.config, [each for each in scheduler.population if each.performance is not None]
+    if member not in ready:
+        return None
+
+    def draw(candidates: list[PopulationMember]) -> PopulationMember | None:
+        better = [each for each in candidates if gain(each, config.metric_mode) > gain(member, config.metric_mode)]
+        return better[int(scheduler.generator.integers(len(better)))] if better else None
+
+    if config.exploit_method == "truncation":
+        ranked = sorted(ready, key=lambda each: gain(each, config.metric_mode), reverse=True)
+        count = max(1, math.floor(len(ranked) * config.truncation_ratio + 1e-9))
+        return draw(ranked[:count]) if member in ranked[len(ranked) - count :] else None
+    others = [each for each in ready if each is not member]
+    return draw([others[int(scheduler.generator.integers(len(others)))]]) if others else None
+
+
+@given(st.lists(SCORES, min_size=2, max_size=30), st.floats(0.01, 1.0), METHODS, MODES, SEEDS)
+@example([math.nan, 1.0, 1.0, 2.0, 2.0, math.nan, 2.0], 1.0, "truncation", "max", 0)
+@example([1.0, None, 2.0, None, 1.0], 0.5, "binary_tournament", "min", 3)
 def test_nobody_copies_itself_or_one_that_is_not_better(
-    performances: list[float], ratio: float, method: Any, mode: Any, seed: int
+    scores: list[Any], ratio: float, method: Any, mode: Any, seed: int
 ) -> None:
-    share = {"truncation_ratio": ratio} if method == "truncation" else {}
-    config = PBTConfig(exploit_method=method, metric_mode=mode, **share)
-    members = population(performances)
-    for member, source in zip(members, sources(members, config, seed), strict=True):
-        if source is not None:
-            assert source.member_id != member.member_id
-            assert source.performance is not None
-            assert not math.isnan(source.performance)
-            assert gain(source, mode) > gain(member, mode) or math.isnan(member.performance or 0.0)
-
-
-@given(PERFORMANCES, RATIOS, MODES, SEEDS)
-def test_the_worst_copies_one_of_the_best_under_truncation(
-    performances: list[float], ratio: float, mode: Any, seed: int
-) -> None:
-    config = PBTConfig(truncation_ratio=ratio, metric_mode=mode)
-    members = population(performances)
-    assume(
-        len({(math.isnan(each), gain(member, mode)) for each, member in zip(performances, members, strict=True)}) > 1
-    )
-    worst = selection.rank(members, mode)[-1]
-    source = sources(members, config, seed)[worst.member_id]
-    best = {each.member_id for each in selection.rank(members, mode)[: max(1, int(len(members) * ratio + 1e-9))]}
-    assert source is not None
-    assert source.member_id in best
+    """Every decision and every draw is the one of the definitions, also if all share one ranking."""
+    settings = {"exploit_method": method, "metric_mode": mode, "truncation_ratio": ratio}
+    expected, each_ranks, together = (scored(scores, seed, **settings) for _ in range(3))
+    sources = [by_definition(expected, member) for member in expected.population]
+    numbers = [source and source.member_id for source in sources]
+    assert copied(each_ranks) == copied(together, together.ranked()) == numbers
+    states = [each.generator.bit_generator.state for each in (expected, each_ranks, together)]
+    assert states[0] == states[1] == states[2]
 
 
 @pytest.mark.parametrize("size", range(2, 12))
 def test_at_least_one_member_copies_whatever_the_size_and_the_ratio(size: int) -> None:
     """int(size * 0.2) is 0 for a population of 2, 3 or 4."""
     for ratio in (0.01, 0.2, 0.5, 0.8, 1.0):
-        chosen = sources(population(list(range(size))), PBTConfig(truncation_ratio=ratio))
+        chosen = copied(scored(list(range(size)), truncation_ratio=ratio))
         copying = [number for number, source in enumerate(chosen) if source is not None]
         assert copying == list(range(min(max(1, int(size * ratio + 1e-9)), size - 1)))
 
 
 def test_a_share_that_is_a_whole_number_of_members_is_that_number() -> None:
-    assert [selection.truncation_count(100, hundredth / 100) for hundredth in range(1, 101)] == list(range(1, 101))
-    assert [selection.ready_count(100, hundredth / 100) for hundredth in range(2, 101)] == list(range(2, 101))
-    assert [selection.ready_count(size, 0.8) for size in (2, 3, 4, 5, 10)] == [2, 3, 4, 4, 8]
-    assert selection.ready_count(10, 0.0) == 2
-
-
-@pytest.mark.parametrize("ratio", [0.6, 0.8, 1.0])
-def test_a_ratio_above_one_half_lets_nobody_copy_itself(ratio: float) -> None:
-    members = population([float(number) for number in range(10)])
-    for seed in range(20):
-        chosen = sources(members, PBTConfig(truncation_ratio=ratio), seed)
-        assert all(s is None or s.member_id > m.member_id for m, s in zip(members, chosen, strict=True))
+    assert [truncation_count(100, hundredth / 100) for hundredth in range(1, 101)] == list(range(1, 101))
+    assert [ready_count(100, hundredth / 100) for hundredth in range(2, 101)] == list(range(2, 101))
+    assert [ready_count(size, 0.8) for size in (2, 3, 4, 5, 10)] == [2, 3, 4, 4, 8]
+    assert ready_count(10, 0.0) == 2
 
 
 @pytest.mark.parametrize("better", [0, 2, 5, 9])
@@ -100,13 +98,11 @@ def test_a_tournament_draws_one_opponent(better: int) -> None:
     For the sixth of ten that is 5/9 = 0.556. Drawing once to see whether to copy and again for whom, and copying only
     if both are better, gives (5/9)^2 = 0.309; the audited system copied in a share of 0.306.
     """
-    members = population([float(number) for number in range(10)])
-    config, generator, draws = PBTConfig(exploit_method="binary_tournament"), np.random.default_rng(7), 1500
-    member, ranking = members[9 - better], selection.ranking_of(members, config.metric_mode)
-    chosen = [selection.choose_source(member, ranking, config, generator) for _ in range(draws)]
+    scheduler, draws = scored(list(range(10)), 7, exploit_method="binary_tournament"), 1500
+    chosen = [scheduler.choose_source(scheduler.population[9 - better]) for _ in range(draws)]
     expected = better / 9
-    copied = sum(source is not None for source in chosen) / draws
-    assert abs(copied - expected) <= 5 * math.sqrt(expected * (1 - expected) / draws)
+    share = sum(source is not None for source in chosen) / draws
+    assert abs(share - expected) <= 5 * math.sqrt(expected * (1 - expected) / draws)
 
 
 @pytest.mark.parametrize("mode", ["max", "min"])
@@ -114,20 +110,9 @@ def test_a_tournament_draws_one_opponent(better: int) -> None:
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_nan_and_nothing_rank_last(mode: str, nothing: float | None, place: int) -> None:
     performances = [-math.inf, math.inf]
-    members = population([*performances[:place], nothing, *performances[place:]])
-    best, middle, last = selection.rank(members, mode)
+    best, middle, last = scored([*performances[:place], nothing, *performances[place:]], metric_mode=mode).ranked()
     assert last.performance is nothing
     assert (best.performance, middle.performance) == ((math.inf, -math.inf) if mode == "max" else (-math.inf, math.inf))
-
-
-def test_a_diverged_member_copies_and_is_not_copied() -> None:
-    for mode in ("max", "min"):
-        members = population([math.nan, 1.0, 2.0, math.nan])
-        config = PBTConfig(truncation_ratio=0.5, metric_mode=mode)
-        for seed in range(10):
-            copied = [None if source is None else source.member_id for source in sources(members, config, seed)]
-            assert (copied[1], copied[2]) == (None, None)
-            assert {copied[0], copied[3]} <= {1, 2}
 
 
 ENDS = st.tuples(NUMBERS, NUMBERS).filter(lambda ends: ends[0] < ends[1])
@@ -181,10 +166,3 @@ def test_every_int_of_a_range_has_the_share_of_what_rounds_to_it(is_log_scale: b
         wide = math.log((value + 0.5) / (value - 0.5)) / math.log(4.5 / 0.5)
         share = wide if is_log_scale else 0.25
         assert abs(drawn.count(value) / draws - share) < 5 * math.sqrt(share * (1 - share) / draws)
-
-
-@pytest.mark.parametrize("value", ["0.1", None, True, math.nan, math.inf])
-def test_what_is_no_number_is_not_perturbed(value: Any) -> None:
-    config = HyperparamConfig("x", min_value=0.0, max_value=1.0)
-    with pytest.raises(SettingError, match=r"'x': .* is no finite number"):
-        config.perturb(value, np.random.default_rng(0))

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isnan
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.utils import LinearSchedule, set_random_seed
 
-from rlcore import (
-    CheckpointError,
-    DistributionalPPO,
-    NonFiniteError,
-    ResumeWarning,
-)
-from rlcore.checkpoint import container
+from rlcore import DistributionalPPO, NonFiniteError, PopulationMember, ResumeWarning
 from rlcore.pbt import PBTConfig
-from rlcore.pbt.files import Ancestor, ancestors, read_lineage
 from rlcore.pbt.population import (
-    MemberStatus,
+    LineageEvent,
     Population,
     PopulationResult,
+    ancestors,
+    append_lineage,
     member_seed,
+    read_lineage,
 )
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
 from rlcore.state.position import capture_generators
@@ -41,34 +39,21 @@ from tests.support.population_run import CONFIG, UPDATES, build, build_model
 from tests.support.training import differing, make_envs, make_model
 
 
-class Unpaid(CartPoleEnv):
-    """Its 20th step, and no other, earns no number."""
+class Faulty(CartPoleEnv):
+    """Its 20th step, and no other, earns or is observed as NaN."""
 
-    steps = 0
+    def __init__(self, what: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.what, self.steps = what, 0
 
     def step(self, action: Any) -> Any:
         self.steps += 1
         observation, reward, *rest = super().step(action)
-        return observation, float("nan") if self.steps == 20 else reward, *rest
-
-
-class Blinded(CartPoleEnv):
-    """Its 20th step, and no other, is observed as NaN."""
-
-    steps = 0
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        observation, *rest = super().step(action)
-        return observation * float("nan") if self.steps == 20 else observation, *rest
-
-
-def observed_as_nan(step: Any) -> Any:
-    def stepped(self: CartPoleEnv, action: Any) -> Any:
-        observation, *rest = step(self, action)
-        return observation * float("nan"), *rest
-
-    return stepped
+        if self.steps == 20 and self.what == "reward":
+            reward = math.nan
+        elif self.steps == 20:
+            observation = observation * math.nan
+        return observation, reward, *rest
 
 
 def outcome(population: Population) -> dict[str, Any]:
@@ -83,14 +68,7 @@ def outcome(population: Population) -> dict[str, Any]:
             del episode["t"]  # type: ignore[union-attr,arg-type]
         models.append(state)
     lineage = (population.folder / "lineage.jsonl").read_text()
-    counts = [(trainee.exploits, trainee.vgs_transfers) for trainee in population._trainees]
-    return {
-        "members": members,
-        "counts": counts,
-        "models": models,
-        "lineage": lineage,
-        "stats": population.scheduler.get_stats(),
-    }
+    return {"members": members, "models": models, "lineage": lineage, "stats": population.scheduler.get_stats()}
 
 
 @dataclass
@@ -99,7 +77,7 @@ class Finished:
 
     population: Population
     result: PopulationResult
-    reports: list[MemberStatus]
+    reports: list[PopulationMember]
     seen: list[dict[str, Any]]
     outcome: dict[str, Any]
 
@@ -107,19 +85,19 @@ class Finished:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     population = build(tmp_path_factory.mktemp("finished"))
-    reports: list[MemberStatus] = []
+    reports: list[PopulationMember] = []
     seen: list[dict[str, Any]] = []
 
-    def look(status: MemberStatus) -> None:
-        model = population.models[status.member_id]
-        reports.append(status)
+    def look(member: PopulationMember) -> None:
+        model = population.models[member.member_id]
+        reports.append(member)
         seen.append({**model.get_parameters(), "lr": model.learning_rate, "window": len(model.ep_info_buffer or ())})
 
     result = population.train(UPDATES, look)
     return Finished(population, result, reports, seen, outcome(population))
 
 
-def alone_for(member: MemberStatus, updates: int) -> DistributionalPPO:
+def alone_for(member: PopulationMember, updates: int) -> DistributionalPPO:
     """What the member would be if there were no other."""
     seed = member_seed(6, member.member_id)
     set_random_seed(seed)
@@ -130,39 +108,21 @@ def alone_for(member: MemberStatus, updates: int) -> DistributionalPPO:
 
 class TestTurns:
     def test_turns_leave_the_bits_of_one_call_of_learn(self) -> None:
-        def run(model: DistributionalPPO) -> dict[str, Any]:
-            return model._training_state().capture(Scope.LEARNER, Scope.RUN)
-
         settings: dict[str, Any] = {"learning_rate": LinearSchedule(1e-2, 1e-3, 1.0), "clip_range": 0.1}
         whole, cut = make_model(**settings), make_model(**settings)
         set_random_seed(7)
         whole.learn(144)
-        expected = run(whole)
+        expected = whole._training_state().capture(Scope.LEARNER, Scope.RUN)
         set_random_seed(7)
         training = TurnwiseTraining(cut, 144, "run")
         training.advance(1, {})
         training.advance(2, {})
-        assert differing(expected, run(cut)) == []
+        assert differing(expected, cut._training_state().capture(Scope.LEARNER, Scope.RUN)) == []
 
     def test_a_member_that_copied_nobody_is_the_model_that_it_would_be_alone(self, finished: Finished) -> None:
-        loner = next(status for status in finished.result.table if status.exploits == 0)
+        loner = next(member for member in finished.result.table if member.exploits == 0)
         alone = alone_for(loner, UPDATES)
         assert differing(alone.get_parameters(), finished.population.models[loner.member_id].get_parameters()) == []
-
-    def test_models_without_the_state_of_their_population_are_not_overwritten(self, tmp_path: Path) -> None:
-        build(tmp_path).train(1)
-        (tmp_path / "population.pt").unlink()
-        kept = {path.name: path.read_bytes() for path in (tmp_path / "members").iterdir()}
-        assert len(kept) == len(build(tmp_path / "other").models)
-        with pytest.raises(CheckpointError, match=r"members: holds models .* population\.pt is missing"):
-            build(tmp_path)
-        assert {path.name: path.read_bytes() for path in (tmp_path / "members").iterdir()} == kept
-
-    def test_the_generators_of_the_process_are_as_they_were(self, tmp_path: Path) -> None:
-        set_random_seed(11)
-        before = capture_generators()
-        build(tmp_path).train(1)
-        assert differing(before, capture_generators()) == []
 
     @pytest.mark.parametrize("diverges", ["a gradient", "a return", "an observation"])
     def test_after_an_update_that_failed_a_saved_model_stands_where_the_live_one_does(
@@ -173,11 +133,12 @@ class TestTurns:
         training.advance(1, {})
         with monkeypatch.context() as patch:
             if diverges == "a gradient":
-                patch.setitem(vars(model), "vf_coef", float("nan"))
+                patch.setitem(vars(model), "vf_coef", math.nan)
             elif diverges == "a return":
-                patch.setattr(model.rollout_buffer, "gamma", float("nan"))
+                patch.setattr(model.rollout_buffer, "gamma", math.nan)
             else:
-                patch.setattr(CartPoleEnv, "step", observed_as_nan(CartPoleEnv.step))
+                step = CartPoleEnv.step
+                patch.setattr(CartPoleEnv, "step", lambda *given: (math.nan * np.ones(4), *step(*given)[1:]))
             with pytest.raises(NonFiniteError):
                 training.advance(1, {})
         model.save(file)
@@ -188,13 +149,15 @@ class TestTurns:
         assert loaded.num_timesteps == model.num_timesteps > 96
         assert differing(loaded.get_parameters(), model.get_parameters()) == []
 
-    def test_own_generators_go_on_where_they_were(self) -> None:
+    def test_own_generators_go_on_where_they_were_and_leave_those_of_the_process(self) -> None:
         own = OwnGenerators(3)
+        set_random_seed(99)
+        outside = capture_generators()
         with own.in_place():
             first = capture_generators()
             make_model()
             second = capture_generators()
-        set_random_seed(99)
+        assert differing(outside, capture_generators()) == []
         assert differing(first, second) != []
         with own.in_place():
             assert differing(second, capture_generators()) == []
@@ -204,7 +167,7 @@ class TestResume:
     def test_what_no_file_holds_is_made_again(self, tmp_path: Path) -> None:
         logger = Logger(folder=None, output_formats=[])
 
-        def made(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:  # noqa: ARG001
+        def made(_: Mapping[str, Any], seed: int) -> DistributionalPPO:
             model = make_model(make_envs(n_envs=2, seed=seed), seed=seed, learning_rate=lambda left: 1e-3 * left)
             model.set_logger(logger)
             return model
@@ -243,7 +206,7 @@ class TestResume:
             replace(source, target)
 
         with monkeypatch.context() as patch:
-            patch.setattr(container.os, "replace", interrupted)  # type: ignore[attr-defined]
+            patch.setattr(os, "replace", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 build(tmp_path).train(UPDATES)
         population = build(tmp_path)
@@ -257,19 +220,15 @@ class TestResume:
         assert differing(outcome(population), finished.outcome) == []
         assert population.train(1) == result
 
-    @pytest.mark.parametrize("damage", ["missing", "cut short"])
-    def test_a_checkpoint_lost_in_between_leaves_who_would_copy_it_as_it_was(self, damage: str, tmp_path: Path) -> None:
+    def test_a_checkpoint_lost_in_between_leaves_who_would_copy_it_as_it_was(self, tmp_path: Path) -> None:
         best, *_, worst = build(tmp_path).train(1).table
         path = tmp_path / "checkpoints" / f"member_{best.member_id}_step_1.pt"
-        if damage == "missing":
-            path.unlink()
-        else:
-            path.write_bytes(path.read_bytes()[:-40])
+        path.unlink()
         population = build(tmp_path)
         with pytest.warns(ResumeWarning) as caught:
             population.train(2)
         assert [str(path) in str(warning.message) for warning in caught] == [True]
-        assert [status.exploits for status in population.statuses()] == [0] * 3
+        assert [member.exploits for member in population.scheduler.population] == [0] * 3
         alone = alone_for(worst, updates=2)
         assert differing(alone.get_parameters(), population.models[worst.member_id].get_parameters()) == []
 
@@ -277,8 +236,8 @@ class TestResume:
         result, population = finished.result, finished.population
         assert len(list((population.folder / "members").iterdir())) == 3
         assert result.table[0] == result.best
-        assert [status.performance for status in result.table] == sorted(
-            (status.performance for status in result.table), reverse=True
+        assert [member.performance for member in result.table] == sorted(
+            (member.performance for member in result.table), reverse=True
         )
         loaded = DistributionalPPO.load(result.model_file, device="cpu")
         best = population.models[result.best.member_id]
@@ -292,18 +251,12 @@ class TestExploits:
         assert [(event.event, event.member, event.step) for event in events[:3]] == [("start", i, 0) for i in range(3)]
         assert len(exploits) == 2
         for report, event in zip(exploits, events[3:], strict=True):
-            assert event.event == "exploit"
-            assert (event.member, event.source, event.step, event.source_step, event.performance) == (
-                report.member_id,
-                report.copied_from,
-                report.step,
-                report.step,
-                report.performance,
-            )
+            expected = report.member_id, report.copied_from, report.step, report.step, report.performance
+            assert (event.member, event.source, event.step, event.source_step, event.performance) == expected
             assert event.hyperparams == report.hyperparams != event.hyperparams_before
-            assert event.format == "v2_full_parameters"
+            assert (event.event, event.format) == ("exploit", "v2_full_parameters")
         last = exploits[-1]
-        assert ancestors(events, last.member_id)[0] == Ancestor(last.copied_from, last.step)  # type: ignore[arg-type]
+        assert ancestors(events, last.member_id)[0] == (last.copied_from, last.step)
 
     def test_a_member_goes_on_with_the_weights_and_statistics_of_its_source(self, finished: Finished) -> None:
         trained = {}
@@ -316,17 +269,13 @@ class TestExploits:
                 assert source[key] is not None
                 assert differing(seen[key], source[key]) == []
 
-    def test_a_member_goes_on_with_the_explored_hyperparameters(self, finished: Finished) -> None:
+    def test_a_member_goes_on_with_the_explored_hyperparameters_and_no_old_episodes(self, finished: Finished) -> None:
         for report, seen in zip(finished.reports, finished.seen, strict=True):
-            optimizer = seen["policy.optimizer"]
+            optimizer, has_copied = seen["policy.optimizer"], report.copied_from is not None
             explored = report.hyperparams["learning_rate"], report.hyperparams["sigma"]
             assert [(group["lr"], group["sigma"]) for group in optimizer["param_groups"]] == [explored] * 2
             assert seen["lr"] == explored[0]
-            assert (optimizer["state"] == {}) == (report.copied_from is not None)
-
-    def test_what_the_old_weights_earned_is_not_counted_for_the_new(self, finished: Finished) -> None:
-        for report, seen in zip(finished.reports, finished.seen, strict=True):
-            assert (seen["window"] == 0) == (report.copied_from is not None)
+            assert (optimizer["state"] == {}, seen["window"] == 0) == (has_copied, has_copied)
 
     def test_every_rollout_logs_what_the_population_did(self, tmp_path: Path) -> None:
         logged: list[dict[str, Any]] = []
@@ -347,7 +296,7 @@ class TestExploits:
         result = population.train(2)
         last = {name: sum(each[name] for each in logged[3:]) for name in ("pbt/exploit_count", "pbt/vgs_transferred")}
         assert last == {"pbt/exploit_count": 1, "pbt/vgs_transferred": 1}
-        assert sum(status.exploits for status in result.table) == 1
+        assert sum(member.exploits for member in result.table) == 1
         assert [each["pbt/exploitation_count"] for each in logged] == [0, 0, 0, 1, 1, 1]
         assert logged[-1]["rollout/ep_rew_mean"] > 0
 
@@ -357,23 +306,23 @@ class TestExploits:
         events = read_lineage(tmp_path / "lineage.jsonl")[3:]
         assert sorted(event.event for event in events) == ["exploit", "explore", "explore"]
         for event in events:
-            model = population.models[event.member]
-            assert model.learning_rate == event.hyperparams["learning_rate"]
+            assert population.models[event.member].learning_rate == event.hyperparams["learning_rate"]
 
-    @pytest.mark.parametrize(("environment", "steps"), [(Unpaid, 128), (Blinded, 104)])
+    @pytest.mark.parametrize(("what", "steps"), [("reward", 128), ("observation", 104)])
     def test_a_member_that_diverged_ranks_last_and_goes_on_from_what_it_copied(
-        self, environment: type[CartPoleEnv], steps: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+        self, what: str, steps: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         def made(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:
-            envs = make_vec_env(environment if seed == member_seed(6, 0) else "CartPole-v1", 2, seed=seed)
+            env = partial(Faulty, what) if seed == member_seed(6, 0) else "CartPole-v1"
             sizes: dict[str, Any] = {"n_steps": 32, "batch_size": 32, "optimizer_kwargs": {"sigma": 0.01}}
+            envs = make_vec_env(env, 2, seed=seed)
             return make_model(envs, seed=seed, learning_rate=hyperparams["learning_rate"], **sizes)
 
         population = Population(made, PBTConfig(**CONFIG), folder=tmp_path, seed=6)
-        reports: list[MemberStatus] = []
+        reports: list[PopulationMember] = []
         population.train(2, reports.append)
         assert caplog.text.count("has diverged") == caplog.text.count("member 0 has diverged") == 1
-        assert isnan(reports[0].performance or 0.0)
+        assert math.isnan(reports[0].performance or 0.0)
         assert reports[3].member_id == 0
         assert reports[3].copied_from in (1, 2)
         assert population.scheduler.population[0].step == 2
@@ -382,7 +331,35 @@ class TestExploits:
     def test_a_measure_of_ones_own_ranks_the_members(self, tmp_path: Path) -> None:
         settings = PBTConfig(**{**CONFIG, "metric_name": "rate", "metric_mode": "min"})
         population = Population(build_model, settings, folder=tmp_path, seed=6, performance=lambda m: m.learning_rate)  # type: ignore[arg-type,return-value]
-        result = population.train(1)
-        rates = [status.hyperparams["learning_rate"] for status in result.table]
+        rates = [member.hyperparams["learning_rate"] for member in population.train(1).table]
         assert rates == sorted(rates)  # type: ignore[type-var]
-        assert [status.performance for status in result.table] == rates
+        assert [member.performance for member in population.scheduler.ranked()] == rates
+
+
+def start(member: int) -> LineageEvent:
+    return LineageEvent("start", member, 0, None, {"gamma": 0.9})
+
+
+def copied(member: int, step: int, source: int) -> LineageEvent:
+    before: dict[str, Any] = {"gamma": 0.9}
+    return LineageEvent("exploit", member, step, -1.5, {"gamma": 0.8}, before, source, step, "v2_full_parameters")
+
+
+def test_what_is_appended_and_not_cut_off_is_read_back(tmp_path: Path) -> None:
+    path, size = tmp_path / "lineage.jsonl", 0
+    for events in ([start(0), start(1)], []):
+        size = append_lineage(path, size, events)
+    append_lineage(path, size, [copied(0, 5, 1), copied(1, 5, 2)])  # is not committed
+    assert append_lineage(path, size, [copied(1, 5, 0)]) == path.stat().st_size
+    assert read_lineage(path) == read_lineage(tmp_path) == [start(0), start(1), copied(1, 5, 0)]
+    assert read_lineage(path, size) == [start(0), start(1)]
+    path.write_bytes(path.read_bytes()[:-7])
+    assert read_lineage(path) == [start(0), start(1)]
+
+
+def test_ancestors_follow_the_copies_back_to_the_start() -> None:
+    """A source that copied another at the same step gives what it had before; an exploration brings no ancestor."""
+    explored = LineageEvent("explore", 2, 12, 1.0, {"gamma": 0.5}, {"gamma": 0.8})
+    events = [start(0), start(1), start(2), copied(1, 5, 0), copied(3, 5, 1), copied(2, 10, 1), explored]
+    found = {member: ancestors(events, member) for member in range(4)}
+    assert found == {0: [], 1: [(0, 5)], 2: [(1, 10), (0, 5)], 3: [(1, 5)]}

@@ -3,183 +3,140 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rlcore import (
     CheckpointError,
     DistributionalPPO,
+    HyperparamConfig,
+    PBTConfig,
+    PBTScheduler,
     SettingError,
     UnknownSettingError,
 )
-from rlcore.checkpoint import save_container
-from rlcore.pbt import HyperparamConfig, PBTConfig
-from rlcore.pbt.hyperparams import check_interval, optimizer_steps_per_update
 from rlcore.pbt.population import Population
 from tests.support.population_run import CONFIG, build
+from tests.support.schedulers import make_config
 from tests.support.training import make_envs, make_model
 
-SIZES = {"n_steps": 32, "batch_size": 32}
-"""Of the population that `build` makes."""
+
+def plain(folder: Path, config: PBTConfig, **settings: Any) -> Population:
+    """A population whose models have these settings, in an environment of their own."""
+    return Population(lambda _, seed: make_model(make_envs(), seed=seed, **settings), config, folder=folder)
 
 
-class TestRefusals:
-    @pytest.mark.parametrize(
-        ("name", "values", "error", "message"),
-        [
-            ("n_critics", [1, 2], SettingError, "it shapes the network"),
-            ("lerning_rate", [0.1, 0.2], UnknownSettingError, "did you mean 'learning_rate'"),
-            ("gamma", [0.9, 1.1], SettingError, r"gamma=1\.1"),
-        ],
-    )
-    def test_a_hyperparameter_that_could_not_be_explored_is_refused_before_anything_is_trained(
-        self, name: str, values: list[Any], error: type[Exception], message: str, tmp_path: Path
-    ) -> None:
-        config = PBTConfig(population_size=2, hyperparams=[HyperparamConfig(name=name, values=values)])
-        start = [{name: values[0]}] * 2
-        with pytest.raises(error, match=message):
-            Population(
-                lambda _, seed: make_model(make_envs(), seed=seed),
-                config,
-                folder=tmp_path / "new",
-                initial_hyperparams=start,
-            )
-        assert not (tmp_path / "new").exists()
+@pytest.mark.parametrize(
+    ("name", "values", "error", "message"),
+    [
+        ("n_critics", [1, 2], SettingError, "it shapes the network"),
+        ("lerning_rate", [0.1, 0.2], UnknownSettingError, "did you mean 'learning_rate'"),
+        ("gamma", [0.9, 1.1], SettingError, r"gamma=1\.1"),
+        ("gamma", [0.9, 1.1, 0.8], SettingError, r"gamma=1\.1"),
+    ],
+)
+def test_a_hyperparameter_that_could_not_be_explored_is_refused_before_anything_is_trained(
+    name: str, values: list[Any], error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    config = PBTConfig(population_size=2, hyperparams=[HyperparamConfig(name=name, values=values)], seed=0)
+    with pytest.raises(error, match=message):
+        plain(tmp_path / "new", config)
+    assert not (tmp_path / "new").exists()
 
-    def test_another_environment_than_the_folder_was_begun_with(self, tmp_path: Path) -> None:
-        build(tmp_path).train(1)
-        envs = partial(make_envs, "Pendulum-v1", 2, normalize=True)
-        with pytest.raises(CheckpointError, match="Observation spaces do not match"):
-            Population(lambda _, seed: make_model(envs(), seed=seed, **SIZES), PBTConfig(**CONFIG), folder=tmp_path)
 
-    def test_what_is_known_to_be_explored_can_be(self, tmp_path: Path) -> None:
-        config = PBTConfig(population_size=2, hyperparams=[HyperparamConfig("zzz", min_value=0.1, max_value=1.0)])
-        with pytest.raises(UnknownSettingError, match="known here: ") as caught:
-            Population(lambda _, seed: make_model(seed=seed), config, folder=tmp_path)
-        known = str(caught.value).partition("known here: ")[2].split(", ")
-        assert {"learning_rate", "gamma", "sigma", "vgs_alpha"} <= set(known)
-        assert {"optimizer_class", "n_steps", "seed", "policy_kwargs"}.isdisjoint(known)
-
-    def test_what_would_do_nothing_is_not_explored(self, tmp_path: Path) -> None:
-        config = PBTConfig(population_size=2, hyperparams=[HyperparamConfig("vgs_alpha", min_value=0.1, max_value=1.0)])
-        with pytest.raises(SettingError, match=r"vgs_alpha is explored, .* under variance_gradient_scaling=False"):
-            Population(lambda _, seed: make_model(seed=seed, variance_gradient_scaling=False), config, folder=tmp_path)
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"population_size": 4}, "population_size=4, and the population in .* was begun with 3"),
-            ({"truncation_ratio": 0.5}, r"truncation_ratio=0\.5, and"),
-            ({"seed": 5}, r"seed=6 and PBTConfig\.seed=5"),
-        ],
-    )
-    def test_another_configuration_than_the_folder_was_begun_with(
-        self, changes: dict[str, Any], message: str, tmp_path: Path
-    ) -> None:
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"population_size": 4}, "population_size=4, and the population in .* was begun with 3"),
+        ({"truncation_ratio": 0.5}, r"truncation_ratio=0\.5, and"),
+        ({"seed": 5}, r"seed=6, and the population in .* was begun with 5"),
+    ],
+)
+def test_another_configuration_than_the_folder_was_begun_with(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    if "seed" in changes:
+        Population(lambda _, seed: make_model(seed=seed), PBTConfig(**CONFIG), folder=tmp_path, seed=5).train(0)
+        changes = {}
+    else:
         build(tmp_path).train(0)
-        with pytest.raises(SettingError, match=message):
-            build(tmp_path, **changes)
-        build(tmp_path, seed=6)
-
-    def test_a_folder_keeps_the_seed_it_was_begun_with(self, tmp_path: Path) -> None:
-        config = PBTConfig(population_size=2)
-        first = Population(lambda _, seed: make_model(make_envs(), seed=seed), config, folder=tmp_path)
-        first.train(0)
-        second = Population(lambda _, seed: make_model(make_envs(), seed=seed), config, folder=tmp_path)
-        assert first.seed == second.seed
-
-    def test_a_state_that_is_damaged_or_foreign_is_named(self, tmp_path: Path) -> None:
-        build(tmp_path).train(0)
-        path = tmp_path / "population.pt"
-        content = bytearray(path.read_bytes())
-        content[len(content) // 2] ^= 1
-        path.write_bytes(content)
-        with pytest.raises(CheckpointError, match="digest"):
-            build(tmp_path)
-        save_container(path, {"format_version": "model_v1"})
-        with pytest.raises(CheckpointError, match="is no state of a population"):
-            build(tmp_path)
+    with pytest.raises(SettingError, match=message):
+        build(tmp_path, **changes)
 
 
-class TestAnotherRunThanTheFolders:
-    @pytest.mark.parametrize(
-        ("changes", "n_envs", "message"),
-        [
-            ({"gamma": 0.5}, 2, r"gamma=0\.5 is asked for, and what is to go on was trained with 0\.99"),
-            ({"n_steps": 16}, 2, "n_steps=16 is asked for"),
-            ({}, 4, "n_envs=4 is asked for, and what is to go on was trained with 2"),
-        ],
-    )
-    def test_other_settings_do_not_go_on_unsaid(
-        self, changes: dict[str, Any], n_envs: int, message: str, tmp_path: Path
-    ) -> None:
-        build(tmp_path).train(1)
+def test_a_folder_keeps_the_seed_it_was_begun_with(tmp_path: Path) -> None:
+    first = plain(tmp_path, PBTConfig(population_size=2))
+    first.train(0)
+    assert plain(tmp_path, PBTConfig(population_size=2)).seed == first.seed
 
-        def other(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:
-            envs = make_envs(n_envs=n_envs, normalize=True, seed=seed)
-            settings = {"learning_rate": hyperparams["learning_rate"], "n_steps": 32, "batch_size": 32, **changes}
-            return make_model(envs, seed=seed, optimizer_kwargs={"sigma": hyperparams["sigma"]}, **settings)
 
-        with pytest.raises(SettingError, match=message):
-            Population(other, PBTConfig(**CONFIG), folder=tmp_path, seed=6)
-        assert build(tmp_path).train(2).best.step == 2
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("population.json", "is damaged"),
+        ("members/member_1_step_1.zip", r"member_1_step_1\.zip: "),
+        (None, r"members: holds models .* population\.json is missing"),
+    ],
+)
+def test_what_is_damaged_is_named_and_kept(file: str | None, words: str, tmp_path: Path) -> None:
+    build(tmp_path).train(1)
+    if file is None:
+        (tmp_path / "population.json").unlink()
+    else:
+        (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:-100])
+    kept = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    with pytest.raises(CheckpointError, match=words):
+        build(tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == kept
 
-    def test_two_processes_do_not_train_in_one_folder(self, tmp_path: Path) -> None:
-        first, second = build(tmp_path), build(tmp_path)
 
-        def intrude(_: object) -> None:
-            with pytest.raises(CheckpointError, match="another process is training in it"):
-                second.train(1)
+@pytest.mark.parametrize(
+    ("changes", "envs", "error", "message"),
+    [
+        ({"gamma": 0.5}, {}, SettingError, r"gamma=0\.5 is asked for, and what is to go on was trained with 0\.99"),
+        ({"n_steps": 16}, {}, SettingError, "n_steps=16 is asked for"),
+        ({}, {"n_envs": 4}, SettingError, "n_envs=4 is asked for, and what is to go on was trained with 2"),
+        ({}, {"env_id": "Pendulum-v1"}, CheckpointError, "Observation spaces do not match"),
+    ],
+)
+def test_other_settings_do_not_go_on_unsaid(
+    changes: dict[str, Any], envs: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    build(tmp_path).train(1)
 
-        first.train(1, intrude)
-        assert build(tmp_path).train(2).best.step == 2
+    def other(hyperparams: Mapping[str, Any], seed: int) -> DistributionalPPO:
+        made = make_envs(**{"n_envs": 2, "normalize": True, "seed": seed, **envs})
+        settings = {"learning_rate": hyperparams["learning_rate"], "n_steps": 32, "batch_size": 32, **changes}
+        return make_model(made, seed=seed, optimizer_kwargs={"sigma": hyperparams["sigma"]}, **settings)
 
-    def test_a_folder_that_another_has_trained_in_since_is_refused(self, tmp_path: Path) -> None:
-        first = build(tmp_path)
-        build(tmp_path).train(1)
-        with pytest.raises(CheckpointError, match="was changed by another process since"):
-            first.train(1)
+    with pytest.raises(error, match=message):
+        Population(other, PBTConfig(**CONFIG), folder=tmp_path, seed=6)
+    assert build(tmp_path).train(2).best.step == 2
 
-    def test_a_folder_that_cannot_be_locked_is_named(self, tmp_path: Path) -> None:
-        (tmp_path / "lock").mkdir()
-        with pytest.raises(CheckpointError, match=r"cannot be locked .*give another folder"):
-            build(tmp_path).train(1)
 
-    def test_a_damaged_model_is_named_with_a_way_on(self, tmp_path: Path) -> None:
-        build(tmp_path).train(1)
-        path = tmp_path / "members" / "member_1_step_1.zip"
-        path.write_bytes(path.read_bytes()[:-100])
-        with pytest.raises(CheckpointError, match=r"member_1_step_1\.zip: .* bring it back from a copy, or begin"):
-            build(tmp_path)
+def test_two_processes_do_not_train_in_one_folder(tmp_path: Path) -> None:
+    first, second = build(tmp_path), build(tmp_path)
+
+    def intrude(_: object) -> None:
+        with pytest.raises(CheckpointError, match="another process is training in it"):
+            second.train(1)
+
+    first.train(1, intrude)
+    with pytest.raises(CheckpointError, match="was changed since this population was made"):
+        second.train(1)
+    assert build(tmp_path).train(2).best.step == 2
 
 
 class TestInterval:
-    def test_the_first_exploit_must_come_after_the_warm_up(self) -> None:
-        check_interval(5, 4, 19)
-        with pytest.raises(SettingError, match=r"perturbation_interval=5 .* vgs_warmup_steps=20.* at least 6"):
-            check_interval(5, 4, 20)
-        check_interval(6, 4, 20)
-
-    def test_optimizer_steps_are_the_minibatches_of_all_epochs(self) -> None:
-        steps = optimizer_steps_per_update(n_steps=16, n_envs=3, batch_size=20, n_epochs=2)
-        model = make_model(batch_size=20)
-        model.learn(48)
-        assert model.variance_gradient_scaler is not None
-        assert steps == model.variance_gradient_scaler.step_count == 6
-
     def test_a_population_asks_unless_its_scaler_is_off(self, tmp_path: Path) -> None:
         config = PBTConfig(population_size=2, perturbation_interval=2)
-
-        def make(_: Mapping[str, Any], seed: int, **settings: Any) -> DistributionalPPO:
-            return make_model(make_envs(), seed=seed, **settings)
-
         with pytest.raises(SettingError, match=r"2 updates of 4 .* vgs_warmup_steps=8"):
-            Population(lambda h, seed: make(h, seed, vgs_warmup_steps=8), config, folder=tmp_path)
-        Population(lambda h, seed: make(h, seed, vgs_warmup_steps=7), config, folder=tmp_path)
-        Population(lambda h, seed: make(h, seed, variance_gradient_scaling=False), config, folder=tmp_path)
+            plain(tmp_path, config, vgs_warmup_steps=8)
+        plain(tmp_path, config, vgs_warmup_steps=7)
+        plain(tmp_path, config, variance_gradient_scaling=False)
 
     @pytest.mark.parametrize("seed", range(3))
     def test_the_fewest_epochs_that_may_be_explored_count_whatever_a_member_starts_with(
@@ -188,4 +145,62 @@ class TestInterval:
         ranges = [HyperparamConfig("n_epochs", min_value=1, max_value=4)]
         config = PBTConfig(population_size=2, perturbation_interval=2, hyperparams=ranges, seed=seed)
         with pytest.raises(SettingError, match=r"2 updates of 2 .*vgs_warmup_steps=4"):
-            Population(lambda _, own: make_model(make_envs(), seed=own, vgs_warmup_steps=4), config, folder=tmp_path)
+            plain(tmp_path, config, vgs_warmup_steps=4)
+
+
+UNKNOWN: dict[str, tuple[dict[str, Any], str]] = {
+    "a typing error": ({"population_sise": 3}, "did you mean 'population_size'?"),
+    "one of a hyperparameter": ({"perturbation_factor": 1.5}, "'perturbation_factor' belongs in HyperparamConfig"),
+    "one of the population": (
+        {"hyperparams": [{"name": "x", "exploit_method": "truncation"}]},
+        "'exploit_method' belongs in PBTConfig",
+    ),
+    "a typing error, nested": ({"hyperparams": [{"name": "x", "minvalue": 1}]}, "did you mean 'min_value'?"),
+}
+UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
+    "text for a number": ({"population_size": "4"}, "population_size='4' cannot be used"),
+    "a fraction of a step": ({"perturbation_interval": 2.5}, "perturbation_interval=2.5 cannot be used"),
+    "a range from NaN": (
+        {"hyperparams": [{"name": "x", "min_value": float("nan"), "max_value": 1}]},
+        "min_value=nan cannot be used: .*input should be a finite number",
+    ),
+    "no list": ({"hyperparams": {"name": "x"}}, "hyperparams={'name': 'x'} cannot be used"),
+    "no hyperparameter": ({"hyperparams": ["x"]}, r"hyperparams=\['x'\] cannot be used"),
+    "one without a name": ({"hyperparams": [{"min_value": 1, "max_value": 2}]}, "name=None cannot be used"),
+    "one twice": ({"hyperparams": [{"name": "x", "values": [1, 2]}] * 2}, "names x more than once"),
+    "one value": ({"hyperparams": [{"name": "x", "values": [1]}]}, "at least two, all different"),
+    "equal values": ({"hyperparams": [{"name": "x", "values": [1, 2, 1.0]}]}, "at least two, all different"),
+    "another strategy": ({"optimizer_exploit_strategy": "keep"}, "'reset' or 'copy'"),
+    "a negative seed": ({"seed": -1}, "seed=-1 cannot be used"),
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_an_unknown_or_misplaced_setting_names_the_right_one(case: str) -> None:
+    given, words = UNKNOWN[case]
+    with pytest.raises(UnknownSettingError) as caught:
+        PBTConfig(**given)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_a_value_that_cannot_be_used_is_named(case: str) -> None:
+    given, words = UNUSABLE[case]
+    with pytest.raises(SettingError, match=words.replace("=", "'?\\]?=", 1)):
+        PBTConfig(**given)
+
+
+def test_numbers_of_numpy_are_taken_as_the_python_numbers_they_stand_for() -> None:
+    config = HyperparamConfig("x", min_value=np.int64(1), max_value=np.int32(8), perturbation_factor=np.float64(1.5))
+    assert config == HyperparamConfig("x", min_value=1, max_value=8, perturbation_factor=1.5)
+    assert config.is_integer
+
+
+def test_the_seed_of_the_configuration_and_the_argument_mean_the_same(tmp_path: Path) -> None:
+    schedulers = [
+        PBTScheduler(make_config(tmp_path, seed=3)),
+        PBTScheduler(make_config(tmp_path), seed=3),
+        PBTScheduler(make_config(tmp_path), seed=4),
+    ]
+    drawn = [[member.hyperparams for member in each.initialize_population()] for each in schedulers]
+    assert drawn[0] == drawn[1] != drawn[2]

@@ -30,7 +30,7 @@ from rlcore import (
     apply_exploit,
     set_hyperparameters,
 )
-from rlcore.pbt.exploit import OPTIMIZER_STRATEGIES
+from rlcore.pbt.turns import OPTIMIZER_STRATEGIES
 from rlcore.ppo.saving import SCALER_SETTINGS
 from rlcore.state.position import apply_generators, capture_generators
 from rlcore.state.registry import LEARNT, Scope
@@ -407,4 +407,4 @@ def test_every_rule_in_one_order(name: str) -> None:
 
 
 TestTraining = TrainingMachine.TestCase
-TestTraining.settings = costly(20, stateful_step_count=15)
+TestTraining.settings = costly(12, stateful_step_count=15)

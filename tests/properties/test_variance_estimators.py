@@ -115,43 +115,6 @@ def test_equals_the_definition(history: History, beta: float, name: str) -> None
     assert_close(variances(name, history, beta), torch.tensor(expected, dtype=torch.float64), history)
 
 
-@given(histories(), betas)
-def test_total_is_mean_plus_spatial_and_element_plus_heterogeneity(history: History, beta: float) -> None:
-    """Of the oracle, too. No variance is negative, and that of the mean never exceeds that of the elements."""
-    measured = {name: variances(name, history, beta) for name in ESTIMATORS}
-    seen = [history.of(i) for i in range(len(history.sizes))]
-    terms = {**reference.ESTIMATES, "heterogeneity": reference.heterogeneity}
-    oracle = {
-        name: torch.tensor([term(x, beta) if len(x) else 0.0 for x in seen], dtype=torch.float64)
-        for name, term in terms.items()
-    }
-    heterogeneity = oracle["heterogeneity"]
-    for found in (measured, oracle):
-        assert_close(found["mean"] + found["spatial"], found["total"], history)
-        assert_close(found["element"] + heterogeneity, found["total"], history)
-    assert all(bool((values >= 0).all()) for values in measured.values())
-    assert bool((measured["mean"] <= measured["element"] + 1e-12 * power(history)).all())
-
-
-@given(histories(), betas, names)
-def test_a_variance_ignores_the_order_of_the_elements_and_over_time_a_constant_gradient(
-    history: History, beta: float, name: str
-) -> None:
-    expected = variances(name, history, beta)
-    assert_close(variances(name, history.mapped(lambda gradient: gradient[::-1].copy()), beta), expected, history)
-    if name in ("mean", "element"):
-        shifted = history.mapped(lambda gradient: gradient + 3.0 * np.arange(len(gradient)))
-        assert_close(variances(name, shifted, beta), expected, shifted)
-
-
-@given(histories(), betas, names, st.sampled_from([0.25, 8.0, -2.0]))
-def test_scaled_gradients_scale_the_variance_by_the_square(
-    history: History, beta: float, name: str, factor: float
-) -> None:
-    scaled = variances(name, history.times(factor), beta)
-    assert_close(scaled, factor**2 * variances(name, history, beta), history.times(factor))
-
-
 def normalized(history: History, beta: float, name: Any, normalization: Any) -> float:
     parameters = [nn.Parameter(torch.zeros(size, dtype=torch.float64)) for size in history.sizes]
     settings: dict[str, Any] = {"estimator": name, "normalization": normalization, "eps": 1e-300}
@@ -170,20 +133,6 @@ def test_the_normalized_variance_does_not_depend_on_the_scale(
     expected = normalized(history, beta, name, normalization)
     for factor in (2.0**-20, 2.0**20):
         assert normalized(history.times(factor), beta, name, normalization) == pytest.approx(expected, rel=1e-9)
-
-
-@given(histories(), betas, names)
-def test_the_fraction_of_the_second_moment_lies_between_0_and_1(history: History, beta: float, name: str) -> None:
-    assert 0.0 <= normalized(history, beta, name, "second_moment") <= 1.0 + 1e-12
-
-
-@given(histories(same_size=True), betas, names, st.randoms(use_true_random=False))
-def test_tensors_in_another_order_have_their_variances_in_that_order(
-    history: History, beta: float, name: str, random: Any
-) -> None:
-    order = list(range(len(history.sizes)))
-    random.shuffle(order)
-    assert torch.equal(variances(name, history.reordered(order), beta), variances(name, history, beta)[order])
 
 
 @given(histories(), betas, names, st.integers(0, 10))

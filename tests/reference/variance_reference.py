@@ -50,11 +50,6 @@ def element_variance(history: Array, beta: float) -> float:
     return float(time_variance(history, beta).mean())
 
 
-def heterogeneity(history: Array, beta: float) -> float:
-    """H = Var_s[E_t g]."""
-    return float(time_mean(history, beta).var())
-
-
 ESTIMATES = {
     "mean": variance_of_mean,
     "spatial": spatial_variance,

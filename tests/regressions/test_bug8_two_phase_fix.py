@@ -107,7 +107,7 @@ def test_a_clip_range_that_closes_over_an_open_file_is_asked_for_by_name(tmp_pat
             return 0.1 + 0.1 * remaining
 
         make_model(clip_range=logged).save(tmp_path / "model.zip")
-        with pytest.raises(CheckpointError, match=r"'clip_range' was 'the function .*custom_objects=\{'clip_range'"):
+        with pytest.raises(CheckpointError, match=r"'clip_range' was .*custom_objects=\{'clip_range'"):
             DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
         given = {"clip_range": logged}
         loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu", custom_objects=given)

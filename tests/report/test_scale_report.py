@@ -14,7 +14,7 @@ import pytest
 from benchmarks import scale, scale_executors, scale_page, scale_plots
 from benchmarks.scale_population import INTERVAL, ROUNDS, SimulatedPopulation, config_of, simulate
 from rlcore import PBTScheduler
-from rlcore.pbt import files
+from rlcore.pbt.population import read_lineage, read_state
 
 SECONDS = {
     "statistics": 1e-4,
@@ -162,14 +162,14 @@ def test_a_simulated_population_leaves_the_files_of_a_real_one(tmp_path: Path) -
     assert found["files"] == 8 + 4 + 2
     assert found["costs"]["report"]["measured"] == found["costs"]["exploit"]["measured"] == 4 * ROUNDS
     assert set(found["costs"]) == set(SECONDS)
-    state = files.read_state(tmp_path)
+    state = read_state(tmp_path)
     assert state is not None
-    assert (state.explored_step, state.lineage_size) == (ROUNDS * INTERVAL, found["lineage_bytes"])
-    assert len(files.read_lineage(tmp_path)) == ROUNDS
+    assert (state["explored_step"], state["lineage_size"]) == (ROUNDS * INTERVAL, found["lineage_bytes"])
+    assert len(read_lineage(tmp_path)) == ROUNDS
     assert found["state_bytes"] == sorted(set(found["state_bytes"]))
     restored = PBTScheduler(config_of(4, tmp_path))
-    restored.load_state_dict(state.scheduler)
-    assert restored.state_dict() == state.scheduler
+    restored.load_state_dict(state["scheduler"])
+    assert restored.state_dict() == state["scheduler"]
 
 
 def test_measuring_decisions_changes_nothing(tmp_path: Path) -> None:

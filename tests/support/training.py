@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,19 @@ def laid_over(base: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """The settings in front of those of ``base``, which then has none of a scaler that is off."""
     scales = settings.get("variance_gradient_scaling", True)
     return {name: value for name, value in base.items() if scales or not name.startswith("vgs_")} | settings
+
+
+def acting(step: int, action: Callable[[], object] = lambda: None, *, go_on: bool) -> Callable[..., bool]:
+    """A callback that does one thing at a step of ``learn()``, then lets training go on or stops it."""
+    steps = iter(range(1, 10**9))
+
+    def callback(*_: object) -> bool:
+        at_it = next(steps) == step
+        if at_it:
+            action()
+        return go_on or not at_it
+
+    return callback
 
 
 def differing(left: Any, right: Any, path: str = "") -> list[str]:

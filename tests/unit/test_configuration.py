@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from rlcore import (
     load_config,
 )
 from rlcore.pbt.hyperparams import optimizer_steps_per_update
-from rlcore.run.config_file import build_envs
+from rlcore.run.config_file import Document, build_envs, read_yaml
 from tests.support.training import make_envs, make_model
 
 ALGORITHM: dict[str, Any] = {
@@ -126,19 +127,6 @@ def test_what_a_run_cannot_do_without_is_asked_for(run: dict[str, Any], words: s
         load(tmp_path, run)
 
 
-def test_what_only_looks_contradictory_is_accepted(tmp_path: Path) -> None:
-    full_batch = load(tmp_path, changed(algorithm={"batch_size": 48}))
-    assert full_batch.algorithm.batch_size == 48
-    algorithm = {name: value for name, value in ALGORITHM.items() if name != "batch_size"}
-    assert load(tmp_path, {**RUN, "algorithm": algorithm}).algorithm.batch_size == 128
-
-
-def test_a_run_is_frozen() -> None:
-    config = TrainingConfig.from_mapping(RUN)
-    with pytest.raises(ValueError, match="frozen"):
-        config.seed = 4
-
-
 @pytest.mark.parametrize(("batch_size", "n_epochs"), [(24, 2), (20, 3), (1000, 2)])
 def test_the_optimizer_steps_of_an_update_are_those_that_training_takes(batch_size: int, n_epochs: int) -> None:
     model = make_model(make_envs(n_envs=3), n_steps=16, batch_size=batch_size, n_epochs=n_epochs).learn(48)
@@ -191,27 +179,6 @@ def test_two_models_of_one_run_are_the_same_and_another_seed_is_another(tmp_path
         assert build_envs(config, seed=seed).reset().tolist() == expected  # type: ignore[union-attr]
 
 
-ENVIRONMENTS: dict[str, dict[str, Any]] = {
-    "environment.id='CartPol-v1' cannot be made .*CartPole": {"id": "CartPol-v1"},
-    "environment.id='nowhere:X-v0' cannot be made": {"id": "nowhere:X-v0"},
-    "kwargs={'G': 9.0}: .*unexpected .*'G'": {"id": "Pendulum-v1", "kwargs": {"G": 9.0}},
-}
-
-
-@pytest.mark.parametrize("words", ENVIRONMENTS)
-def test_an_environment_that_cannot_be_made_is_one_line(words: str, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=words) as caught:
-        build_model(load(tmp_path, changed(environment=ENVIRONMENTS[words])))
-    assert "\n" not in str(caught.value)
-
-
-def test_arguments_reach_the_environment(tmp_path: Path) -> None:
-    environment = {"id": "Pendulum-v1", "kwargs": {"g": 3.5, "max_episode_steps": 7}}
-    env: Any = build_model(load(tmp_path, changed(environment=environment))).get_env()
-    assert env.get_attr("g") == [3.5] * 3
-    assert env.get_attr("spec")[0].max_episode_steps == 7
-
-
 class Unsaveable(gym.Env[Any, Any]):
     """Keeps something between steps and does not say what."""
 
@@ -240,6 +207,154 @@ def test_what_is_no_mapping_from_names_is_refused(given: Any) -> None:
         TrainingConfig.from_mapping(given)
 
 
-def test_a_file_error_keeps_its_kind(tmp_path: Path) -> None:
-    with pytest.raises(ConfigFileError, match=r"line 2: found duplicate key"):
-        load(tmp_path, "a: 1\na: 1\n")
+SIZES = {"n_steps": 16, "batch_size": 24, "n_epochs": 2, "variance_gradient_scaling": True, "vgs_warmup_steps": 0}
+"""With three environments 48 samples in minibatches of 24, twice: 4 optimizer steps an update."""
+
+
+def run(*hyperparams: dict[str, Any], interval: int = 2, total: int = 480, **algorithm: Any) -> dict[str, Any]:
+    """A run of 10 updates; a setting of None is left out."""
+    given = {name: value for name, value in {**SIZES, **algorithm}.items() if value is not None}
+    return {
+        "environment": {"id": "CartPole-v1", "n_envs": 3},
+        "algorithm": given,
+        "pbt": {"population_size": 2, "perturbation_interval": interval, "hyperparams": list(hyperparams)},
+        "total_timesteps": total,
+    }
+
+
+def between(name: str, low: float, high: float) -> dict[str, Any]:
+    return {"name": name, "min_value": low, "max_value": high}
+
+
+GAMMA = between("gamma", 0.9, 0.99)
+
+REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "a misspelt name": (run(GAMMA, between("lerning_rate", 0.1, 0.2)), "hyperparams", "did you mean 'learning_rate'"),
+    "what shapes the network": (
+        run(GAMMA, {"name": "n_critics", "values": [1, 2]}),
+        "hyperparams",
+        "shapes the network",
+    ),
+    "an impossible end": (run(between("gamma", 0.9, 1.5)), "hyperparams", "gamma=1.5"),
+    "an impossible option": (run(GAMMA, between("sigma", -1.0, 1.0)), "hyperparams", "sigma.*-1.0"),
+    "few epochs within the warm-up": (
+        run(between("n_epochs", 1, 9), n_epochs=None, vgs_warmup_steps=4),
+        "perturbation_interval",
+        "2 updates of 2 .*vgs_warmup_steps=4",
+    ),
+    "large minibatches within the warm-up": (
+        run({"name": "batch_size", "values": [16, 48, 24]}, batch_size=None, vgs_warmup_steps=4),
+        "perturbation_interval",
+        "2 updates of 2 ",
+    ),
+    "a long warm-up": (
+        run(GAMMA, between("vgs_warmup_steps", 2, 8), vgs_warmup_steps=None),
+        "perturbation_interval",
+        "2 updates of 4 ",
+    ),
+    "a misspelt entry": (run(GAMMA, {"name": "ent_coef", "minvalue": 0.9}), "pbt", "did you mean 'min_value'"),
+    "an entry that cannot be": (
+        run(GAMMA, between("ent_coef", 0.2, 0.1)),
+        "hyperparams",
+        "min_value=0.2 and max_value=0.1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_a_population_could_not_do_is_refused_where_it_stands(case: str, tmp_path: Path) -> None:
+    given, written, words = REFUSED[case]
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(given, sort_keys=False))
+    with pytest.raises(SettingError, match=words) as caught:
+        load_config(path)
+    line = int(str(caught.value).split("line ")[1].split(":")[0])
+    assert written in path.read_text().splitlines()[line - 1]
+    assert isinstance(caught.value, UnknownSettingError) == ("misspelt" in case)
+
+
+ACCEPTED = {
+    "enough epochs": run(between("n_epochs", 2, 9), n_epochs=None, vgs_warmup_steps=7),
+    "no warm-up without a scaler": run(
+        between("n_epochs", 1, 9), n_epochs=None, vgs_warmup_steps=None, variance_gradient_scaling=False
+    ),
+    "a penalty that is on": run(between("kl_penalty_coef", 0.1, 1.0), kl_penalty_target=0.01),
+    "a penalty that may be on": run(
+        {"name": "kl_penalty_target", "values": [None, 0.01]}, between("kl_penalty_coef", 0.1, 1.0)
+    ),
+    "ends that only their defaults contradict": run(
+        between("kl_penalty_min_coef", 0.5, 0.6), between("kl_penalty_coef", 0.7, 0.8), kl_penalty_target=0.01
+    ),
+    "a floor that may lie above what it is a floor of": run(
+        between("ent_coef", 0.01, 0.1), between("ent_coef_min", 0.0, 0.05), between("sigma", 0.1, 0.2)
+    ),
+    "one exploit": run(GAMMA, interval=9),
+}
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_what_a_population_can_do_is_accepted(case: str) -> None:
+    assert TrainingConfig.from_mapping(ACCEPTED[case]).pbt is not None
+
+
+def read(tmp_path: Path, text: str | bytes) -> Document:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_yaml(path)
+
+
+# YAML 1.1 reads most of them otherwise.
+SCALARS: dict[str, object] = {
+    "3e-4": 3e-4,
+    "1e6": 1e6,
+    "-.inf": -math.inf,
+    "010": 10,
+    "0o17": 15,
+    "true": True,
+    "null": None,
+    "": None,
+    '"true"': "true",
+    **{text: text for text in ("yes", "no", "on", "off", "y", "tRue", "1:30", "e5", "1.2.3")},
+}
+
+
+@pytest.mark.parametrize("text", SCALARS)
+def test_a_value_is_what_yaml_1_2_says(text: str, tmp_path: Path) -> None:
+    value = read(tmp_path, f"on: {text}\n").content["on"]
+    assert (type(value), value) == (type(SCALARS[text]), SCALARS[text])
+
+
+def test_a_place_is_found_by_its_deepest_name(tmp_path: Path) -> None:
+    document = read(tmp_path, "a:\n  b:\n    c: 1\n  list:\n    - d: 2\n    -\n      d: 3\n      e: 4\nb: 3\n")
+    entries = {"a.list[1].e": 8, "a.list[1]": 7, "a.list[2]": 4, "a.Table['list'][0]['d']": 5, "a.list": 4}
+    places = {"a.b['c']": 3, "a.b['missing']": 2, "b": 9, "missing": None, "": None, **entries}
+    assert {place: document.line_of(place) for place in places} == places
+
+
+BAD: dict[str, tuple[str | bytes, int | None, str]] = {
+    "a name twice": ("a: 1\nb: 2\na: 3\n", 3, 'duplicate key "a"'),
+    "a reference": ("a: 1\nb: *x\n", 2, "undefined alias 'x'"),
+    "code": ("a: 1\nb: !!python/object/apply:os.mkdir [x]", 2, "could not determine a constructor for the tag"),
+    "a number by tag": ("a: 1\nb: !!float lots\n", None, "could not convert"),
+    "a bool by tag": ("a: !!bool x", None, "'x'"),
+    "an open list": ("a: 1\nb: [\n", 3, "expected the node content"),
+    "two documents": ("a: 1\n---\nb: 1\n", 2, "but found another document"),
+    "no text": (b"a: \xff", None, "unacceptable character"),
+    "nothing": ("", None, "holds no mapping"),
+    "a list": ("- a\n", None, "holds no mapping"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be_read_is_one_line_with_file_and_line(case: str, tmp_path: Path) -> None:
+    text, line, words = BAD[case]
+    with pytest.raises(ConfigFileError, match=words) as caught:
+        read(tmp_path, text)
+    assert (caught.value.line, caught.value.path) == (line, tmp_path / "x.yaml")
+    assert str(caught.value).startswith(f"{tmp_path / 'x.yaml'}{'' if line is None else f', line {line}'}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigFileError, match=r"missing\.yaml: .*No such file or directory"):
+        read_yaml(tmp_path / "missing.yaml")

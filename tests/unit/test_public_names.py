@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import ast
+import copy
 import importlib
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from functools import partial
 from importlib import metadata
+from pathlib import Path
+from types import FunctionType
+from typing import Any
 
 import pytest
 
 import rlcore
+from rlcore import (
+    CheckpointError,
+    ConfigFileError,
+    NonFiniteGradientError,
+    ResumeWarning,
+    RLCoreError,
+    SettingError,
+    StateError,
+)
+from rlcore.errors import warn_caller
 from tests.support.training import make_model
 
 
@@ -29,8 +50,108 @@ def test_the_version_is_that_of_the_distribution() -> None:
         _ = rlcore.version
 
 
-@pytest.mark.filterwarnings("ignore:rich is experimental")  # as Stable-Baselines3 asks, before pytest's own filters
-def test_a_progress_bar_is_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
-    """Stable-Baselines3 asks for tqdm and rich, which the extra ``rlcore`` brings."""
-    make_model().learn(16, progress_bar=True)
-    assert "48/16" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    "error",
+    [
+        SettingError("gamma", "gamma=2 cannot be used"),
+        CheckpointError("model.zip", "is damaged"),
+        ConfigFileError("run.yaml", 3, "is no YAML"),
+        NonFiniteGradientError("actor.weight", "holds NaN"),
+        StateError("does not fit"),
+    ],
+)
+def test_a_rebuilt_error_has_its_type_its_message_and_its_fields(error: RLCoreError) -> None:
+    found = copy.copy(error)  # by what pickle asks for, too
+    assert (type(found), str(found), vars(found)) == (type(error), str(error), vars(error))
+
+
+def call(function: Callable[[], object]) -> object:
+    return function()
+
+
+def warn() -> None:
+    warn_caller("words", ResumeWarning)
+
+
+def moved(function: Callable[..., Any], module: str) -> Callable[..., Any]:
+    """A copy of ``function`` in another module."""
+    code = function.__code__.replace(co_filename=f"<{module}>")
+    return FunctionType(code, {"__name__": module, "warn_caller": warn_caller, "ResumeWarning": ResumeWarning})
+
+
+def places(function: Callable[[], object]) -> list[str]:
+    """The files that the warnings of a call name."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        function()
+    return [Path(warning.filename).name for warning in caught]
+
+
+@pytest.mark.parametrize(
+    ("modules", "named"),
+    [
+        (["rlcore.ppo.algorithm"], "test_public_names.py"),
+        (["rlcore.ppo.algorithm", "stable_baselines3.common.base_class", "rlcore.pbt"], "test_public_names.py"),
+        (["rlcore.optim", "torch.utils._contextlib"], "test_public_names.py"),
+        (["rlcore", "mine", "rlcore"], "<mine>"),
+        (["rlcore", "rlcoreful"], "<rlcoreful>"),
+    ],
+)
+def test_the_innermost_line_of_another_package_is_named(modules: list[str], named: str) -> None:
+    function = moved(warn, modules[0])
+    for module in modules[1:]:
+        function = partial(moved(call, module), function)
+    assert places(function) == [named]
+
+
+def test_all_warnings_of_this_package_take_this_way() -> None:
+    package = Path(rlcore.__file__).parent
+    others = [path for path in package.rglob("*.py") if path.name != "warn.py"]
+    assert len(others) > 40
+    assert [path.name for path in others if re.search(r"\bwarn\(|from warnings import", path.read_text("utf-8"))] == []
+
+
+def test_what_starts_fresh_is_said_at_the_line_that_gave_the_parameters() -> None:
+    model = make_model()
+    model.learn(48)
+    parameters = {key: state for key, state in model.get_parameters().items() if key != "vgs_state"}
+    assert places(lambda: model.set_parameters(parameters)) == [Path(__file__).name]
+
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [
+    path for room in ("rlcore", "rlverify", "verification", "tests") for path in sorted((ROOT / room).rglob("*.py"))
+]
+OLD_NAMES = {"validator", "root_validator", "parse_obj_as", "parse_raw_as", "BaseSettings"}
+
+
+def old_names(source: str) -> set[str]:
+    """Return what a source imports of the API of pydantic 1."""
+    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    of_pydantic = [node for node in imports if (node.module or "").partition(".")[0] == "pydantic"]
+    return {alias.name for node in of_pydantic for alias in node.names} & OLD_NAMES
+
+
+def test_no_source_uses_the_api_of_pydantic_1_but_the_fault_that_re_injects_it() -> None:
+    assert len(SOURCES) > 100
+    found = {path: names for path in SOURCES if (names := old_names(path.read_text()))}
+    assert {(path.parent.name, path.name): names for path, names in found.items()} == {
+        ("faults", "settings.py"): {"root_validator"}
+    }
+
+
+@pytest.mark.slow
+def test_importing_everything_warns_of_nothing() -> None:
+    script = (
+        "import importlib, importlib.util, pkgutil, rlcore, rlverify, verification\n"
+        "rooms = (rlcore, rlverify, verification)\n"
+        "names = [m.name for p in rooms for m in pkgutil.walk_packages(p.__path__, p.__name__ + '.')]\n"
+        "left_out = () if importlib.util.find_spec('ray') else ('rlcore.tune', 'rlverify.running.ray_executor')\n"
+        "for name in names:\n"
+        "    if not name.endswith('__main__') and name not in left_out: importlib.import_module(name)\n"
+        "print(len(names) > 80)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("True\n", "")

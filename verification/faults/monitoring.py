@@ -8,37 +8,39 @@ from typing import Any
 import numpy as np
 
 from rlcore.pbt.hyperparams import Hyperparams
-from rlcore.pbt.selection import PopulationMember
+from rlcore.pbt.scheduler import PopulationMember
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.buffer import TwinCriticBuffer
 from rlverify import fault, healthy
 
 
 @fault(
-    "mon-01-format-not-told", target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore", pins="b2cb7793f3a62421"
+    "mon-01-format-not-told", target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore", pins="4bbdc9d99d5498c2"
 )
-def format_not_told(self: Any, member: PopulationMember) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
+def format_not_told(
+    self: Any, member: PopulationMember, ranked: Any = None
+) -> tuple[dict[str, Any] | None, Hyperparams, str | None]:
     """Return None for the format of the copied file."""
-    parameters, hyperparams, _ = healthy("mon-01-format-not-told")(self, member)
+    parameters, hyperparams, _ = healthy("mon-01-format-not-told")(self, member, ranked)
     return parameters, hyperparams, None
 
 
-@fault("mon-02-attempts-counted", target="rlcore.pbt.scheduler:PBTScheduler.choose_source", pins="aba18549204f53da")
-def attempts_counted(self: Any, member: PopulationMember) -> PopulationMember | None:
+@fault("mon-02-attempts-counted", target="rlcore.pbt.scheduler:PBTScheduler.choose_source", pins="606683b976d50155")
+def attempts_counted(self: Any, member: PopulationMember, ranked: Any = None) -> PopulationMember | None:
     """Count every member that finds a source, and count it again when it copies."""
-    source: PopulationMember | None = healthy("mon-02-attempts-counted")(self, member)
+    source: PopulationMember | None = healthy("mon-02-attempts-counted")(self, member, ranked)
     self.exploitation_count += source is not None
     return source
 
 
 @fault(
-    "mon-03-transfers-not-counted", target="rlcore.pbt.population:Population._count_exploit", pins="11e34e9d0e0ce4ef"
+    "mon-03-transfers-not-counted", target="rlcore.pbt.population:Population._count_exploit", pins="17f72498c723a97d"
 )
-def transfers_not_counted(self: Any, trainee: Any, result: Any) -> None:
+def transfers_not_counted(self: Any, member: PopulationMember, result: Any) -> None:
     """Hand gradient statistics over without counting it."""
-    before = trainee.vgs_transfers
-    healthy("mon-03-transfers-not-counted")(self, trainee, result)
-    trainee.vgs_transfers = before
+    before = member.vgs_transfers
+    healthy("mon-03-transfers-not-counted")(self, member, result)
+    member.vgs_transfers = before
 
 
 @fault("mon-04-noise-as-asked", target="rlcore.optim.noise:_noise_std", pins="83de319807cb05a9")

@@ -13,17 +13,17 @@ import torch
 from rlcore.checkpoint import Checkpoint, load_checkpoint
 from rlcore.errors import SettingError
 from rlcore.pbt.hyperparams import PBTConfig
-from rlcore.pbt.selection import PopulationMember
+from rlcore.pbt.scheduler import PopulationMember
 from rlverify import fault, healthy
 
 
-@fault("fnd-01-nobody-exploits", target="rlcore.pbt.selection:truncation_count", pins="b08d4100308439d6")
+@fault("fnd-01-nobody-exploits", target="rlcore.pbt.scheduler:truncation_count", pins="b08d4100308439d6")
 def nobody_exploits(size: int, ratio: float) -> int:
     """Round the share down, which gives 0 in a small population."""
     return int(size * ratio)
 
 
-@fault("fnd-02-copies-itself", target="rlcore.pbt.selection:eligible_sources", pins="8f0f7bb0f1e91b8a")
+@fault("fnd-02-copies-itself", target="rlcore.pbt.scheduler:eligible_sources", pins="c3470a8d7994b9f1")
 def copies_itself(
     member: PopulationMember,  # noqa: ARG001
     candidates: Sequence[PopulationMember],
@@ -33,7 +33,7 @@ def copies_itself(
     return list(candidates)
 
 
-@fault("fnd-03-opponent-drawn-twice", target="rlcore.pbt.selection:tournament_source", pins="8b603fc18186d638")
+@fault("fnd-03-opponent-drawn-twice", target="rlcore.pbt.scheduler:tournament_source", pins="518d648db52b4ec9")
 def opponent_drawn_twice(
     member: PopulationMember, members: Sequence[PopulationMember], config: PBTConfig, generator: np.random.Generator
 ) -> PopulationMember | None:
@@ -51,7 +51,7 @@ def all_explore(self: Any, *, exploited: bool) -> bool:  # noqa: ARG001
     return True
 
 
-@fault("fnd-05-nan-compared", target="rlcore.pbt.selection:ranking_key", pins="fe8b9ac191c9b5ed")
+@fault("fnd-05-nan-compared", target="rlcore.pbt.scheduler:ranking_key", pins="fe8b9ac191c9b5ed")
 def nan_compared(member: PopulationMember, metric_mode: str) -> tuple[bool, float]:
     """Sort NaN by comparison, which is always False, so that its member keeps its place."""
     performance = member.performance
@@ -60,7 +60,7 @@ def nan_compared(member: PopulationMember, metric_mode: str) -> tuple[bool, floa
     return True, performance if metric_mode == "max" else -performance
 
 
-@fault("fnd-06-missing-file-escapes", target="rlcore.pbt.files:read_source", pins="743dee9ae99d887b")
+@fault("fnd-06-missing-file-escapes", target="rlcore.pbt.scheduler:read_source", pins="743dee9ae99d887b")
 def missing_file_escapes(source: PopulationMember) -> Checkpoint | None:
     """Open and read the file without checking that it exists and is complete."""
     with Path(str(source.checkpoint_path)).open("rb") as file:
@@ -78,18 +78,18 @@ def global_generators_reseeded(seed: int | None) -> np.random.Generator:
     return generator
 
 
-@fault("fnd-08-ints-become-floats", target="rlcore.pbt.hyperparams:HyperparamConfig._fitted", pins="f1a56393c3691bdd")
+@fault("fnd-08-ints-become-floats", target="rlcore.pbt.hyperparams:HyperparamConfig._fitted", pins="c29d576de2e8551e")
 def ints_become_floats(self: Any, value: float) -> float:
     """Clip an integer hyperparameter without rounding it."""
     return float(min(max(value, self.min_value), self.max_value))
 
 
-@fault("fnd-09-log-of-zero", target="rlcore.pbt.hyperparams:HyperparamConfig._check_log_scale", pins="0f7d55996fcaf089")
-def log_of_zero(self: Any) -> None:
+@fault("fnd-09-log-of-zero", target="rlcore.pbt.hyperparams:HyperparamConfig._check_log_scale", pins="cafe5162047ba61f")
+def log_of_zero(self: Any, low: float) -> None:
     """Accept a logarithmic range that starts at 0."""
 
 
-@fault("fnd-12-files-never-removed", target="rlcore.pbt.files:prune", pins="495fb9f107fdcb86")
+@fault("fnd-12-files-never-removed", target="rlcore.pbt.scheduler:prune", pins="495fb9f107fdcb86")
 def files_never_removed(folder: Path, member: PopulationMember) -> None:
     """Keep every checkpoint of every member."""
 
@@ -103,12 +103,12 @@ def file_written_in_place(target: Path, content: Any) -> None:
         file.write(content) if isinstance(content, bytes) else content(file)
 
 
-@fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.hyperparams:check_warm_up", pins="d93eef8a4f4d9fd4")
+@fault("fnd-38-warm-up-not-waited-for", target="rlcore.pbt.population:check_warm_up", pins="ff539b3a2a13e853")
 def warm_up_not_waited_for(config: PBTConfig, settings: Any, n_envs: int) -> None:
     """Do not check how many optimizer steps come before the first exploit."""
 
 
-@fault("int-07-fix-interval-times-batch-size", target="rlcore.pbt.hyperparams:check_warm_up", pins="d93eef8a4f4d9fd4")
+@fault("int-07-fix-interval-times-batch-size", target="rlcore.pbt.population:check_warm_up", pins="ff539b3a2a13e853")
 def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> None:  # noqa: ARG001
     """Apply document 000's rule: perturbation_interval * update_batch_size > vgs.warmup_steps."""
     if config.perturbation_interval * settings.batch_size <= settings.vgs_warmup_steps:
@@ -118,9 +118,9 @@ def interval_times_batch_size(config: PBTConfig, settings: Any, n_envs: int) -> 
 @fault(
     "int-08-two-values-returned",
     target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
-    pins="b2cb7793f3a62421",
+    pins="4bbdc9d99d5498c2",
 )
-def two_values_returned(self: Any, member: PopulationMember) -> Any:
+def two_values_returned(self: Any, member: PopulationMember, ranked: Any = None) -> Any:
     """Return parameters and hyperparameters only, as before the fix, without the format."""
-    parameters, hyperparams, _ = healthy("int-08-two-values-returned")(self, member)
+    parameters, hyperparams, _ = healthy("int-08-two-values-returned")(self, member, ranked)
     return parameters, hyperparams

@@ -9,7 +9,7 @@ import torch
 
 from rlcore.checkpoint import Checkpoint
 from rlcore.checkpoint.container import PathOrFile
-from rlcore.pbt.selection import PopulationMember
+from rlcore.pbt.scheduler import PopulationMember
 from rlcore.types import StateDict
 from rlverify import fault, healthy
 
@@ -31,7 +31,7 @@ def older_files_refused(payload: StateDict) -> bool:  # noqa: ARG001
 
 @fault(
     "fix-04-older-files-read-without-a-word",
-    target="rlcore.pbt.files:load_checkpoint",
+    target="rlcore.pbt.scheduler:load_checkpoint",
     pins="81449c4ac75252b0",
     area="pbt",
 )
@@ -53,9 +53,9 @@ def older_files_read_without_a_word(
 @fault(
     "fix-05-two-results",
     target="rlcore.pbt.scheduler:PBTScheduler.exploit_and_explore",
-    pins="b2cb7793f3a62421",
+    pins="4bbdc9d99d5498c2",
     area="pbt",
 )
-def two_results(self: Any, member: PopulationMember) -> Any:
+def two_results(self: Any, member: PopulationMember, ranked: Any = None) -> Any:
     """Return parameters and hyperparameters only, as before the fix, without the format."""
-    return healthy("fix-05-two-results")(self, member)[:2]
+    return healthy("fix-05-two-results")(self, member, ranked)[:2]

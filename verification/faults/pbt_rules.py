@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlcore.pbt.hyperparams import ExploreMethod, HyperparamConfig, Hyperparams, HyperparamValue, PBTConfig
-from rlcore.pbt.selection import PopulationMember
+from rlcore.pbt.scheduler import PopulationMember
 from rlcore.types import StateDict
 from rlverify import healthy, unclaimed
 
@@ -20,29 +20,29 @@ from rlverify import healthy, unclaimed
 )
 def every_range_holds_ints(self: Any) -> bool:
     """Treat a range of floats as a range of ints."""
-    return bool(self.is_continuous)
+    return self.values is None
 
 
 @unclaimed(
     "values-are-a-range-too",
-    target="rlcore.pbt.hyperparams:HyperparamConfig.is_continuous",
-    pins="4ee1bfba4c8970a2",
+    target="rlcore.pbt.hyperparams:HyperparamConfig.is_integer",
+    pins="412497c0a2118a7f",
 )
 def values_are_a_range_too(self: Any) -> bool:  # noqa: ARG001
-    """Treat a list of values as a range."""
+    """Treat a list of values as a range of ints."""
     return True
 
 
 @unclaimed(
     "rules-unchecked",
     target="rlcore.pbt.hyperparams:HyperparamConfig.check_rules",
-    pins="f5e87bda7805ad01",
+    pins="a772f784c954cf8d",
 )
 def rules_unchecked(self: Any) -> None:
     """Do not check whether the settings are consistent."""
 
 
-@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="8973c57b6dda4433")
+@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="cbe522dccf842218")
 def settings_unchecked(self: Any, **given: Any) -> None:
     """Accept every value without validation."""
     whole = type(self).model_construct(**given)
@@ -52,19 +52,20 @@ def settings_unchecked(self: Any, **given: Any) -> None:
 
 @unclaimed(
     "settings-of-another-population",
-    target="rlcore.pbt.hyperparams:PBTConfig.__init__",
-    pins="32ef75855e1beefc",
+    target="rlcore.pbt.hyperparams:Table.__init__",
+    pins="cbe522dccf842218",
 )
 def settings_of_another_population(self: Any, **given: Any) -> None:
     """Double the interval, both the default and a given one."""
-    interval = given.get("perturbation_interval", 5)
-    healthy("settings-of-another-population")(self, **{**given, "perturbation_interval": 2 * interval})
+    if isinstance(self, PBTConfig):
+        given["perturbation_interval"] = 2 * given.get("perturbation_interval", 5)
+    healthy("settings-of-another-population")(self, **given)
 
 
 @unclaimed(
     "history-of-one-report",
-    target="rlcore.pbt.selection:PopulationMember.record_step",
-    pins="b797d8f8537d3674",
+    target="rlcore.pbt.scheduler:PopulationMember.record_step",
+    pins="671f1eb20baa5b17",
 )
 def history_of_one_report(self: Any, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]) -> None:
     """Keep only the last report in the history."""
@@ -74,8 +75,8 @@ def history_of_one_report(self: Any, step: int, performance: float, hyperparams:
 
 @unclaimed(
     "history-shared-with-the-report",
-    target="rlcore.pbt.selection:PopulationMember.record_step",
-    pins="b797d8f8537d3674",
+    target="rlcore.pbt.scheduler:PopulationMember.record_step",
+    pins="671f1eb20baa5b17",
 )
 def history_shared_with_the_report(
     self: Any, step: int, performance: float, hyperparams: Mapping[str, HyperparamValue]
@@ -87,7 +88,7 @@ def history_shared_with_the_report(
 
 @unclaimed(
     "state-shared-with-the-member",
-    target="rlcore.pbt.selection:PopulationMember.state_dict",
+    target="rlcore.pbt.scheduler:PopulationMember.state_dict",
     pins="9ba8e4de3ef75500",
 )
 def state_shared_with_the_member(self: Any) -> StateDict:
@@ -98,7 +99,7 @@ def state_shared_with_the_member(self: Any) -> StateDict:
 @unclaimed(
     "drawn-at-construction",
     target="rlcore.pbt.scheduler:PBTScheduler.__init__",
-    pins="c9ee83419ff929b6",
+    pins="2b46f839e6f23a1c",
 )
 def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None) -> None:
     """Create the population in the constructor."""
@@ -109,7 +110,7 @@ def drawn_at_construction(self: Any, config: PBTConfig, seed: int | None = None)
 @unclaimed(
     "given-hyperparameters-unchecked",
     target="rlcore.pbt.scheduler:PBTScheduler._checked_hyperparams",
-    pins="63144e72f758c03f",
+    pins="88033fb99776c2c6",
 )
 def given_hyperparameters_unchecked(self: Any, given: Sequence[Mapping[str, HyperparamValue]]) -> list[Hyperparams]:  # noqa: ARG001
     """Accept any number of mappings with any content."""
@@ -126,14 +127,9 @@ def due_before_the_first_step(self: Any, member: PopulationMember) -> bool:
     return bool(member.step % self.config.perturbation_interval == 0)
 
 
-@unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="dc7f246f180c838f")
+@unclaimed("report-saves-nothing", target="rlcore.pbt.scheduler:PBTScheduler._save", pins="1e5503048c5683f0")
 def report_saves_nothing(
-    self: Any,
-    member: PopulationMember,
-    performance: float,
-    step: int,
-    parameters: dict[str, Any] | None,
-    policy: dict[str, Any] | None,
+    self: Any, member: PopulationMember, score: float, step: int, parameters: Any, policy: Any
 ) -> None:
     """Record the score without saving the parameters."""
 
@@ -141,7 +137,7 @@ def report_saves_nothing(
 @unclaimed(
     "ready-from-the-first-report",
     target="rlcore.pbt.scheduler:PBTScheduler.is_ready",
-    pins="bb6fe0b9c253f351",
+    pins="1b416db5fe55f3dd",
 )
 def ready_from_the_first_report(self: Any) -> bool:
     """Be ready as soon as one member has reported."""
@@ -150,7 +146,7 @@ def ready_from_the_first_report(self: Any) -> bool:
 
 @unclaimed(
     "largest-is-best-whatever-asked",
-    target="rlcore.pbt.selection:ranking_key",
+    target="rlcore.pbt.scheduler:ranking_key",
     pins="fe8b9ac191c9b5ed",
 )
 def largest_is_best_whatever_asked(member: PopulationMember, metric_mode: str) -> tuple[bool, float]:  # noqa: ARG001
@@ -159,14 +155,14 @@ def largest_is_best_whatever_asked(member: PopulationMember, metric_mode: str) -
     return key
 
 
-@unclaimed("ranked-from-the-worst", target="rlcore.pbt.selection:rank", pins="56d712d58cbdfdc3")
+@unclaimed("ranked-from-the-worst", target="rlcore.pbt.scheduler:rank", pins="56d712d58cbdfdc3")
 def ranked_from_the_worst(members: Sequence[PopulationMember], metric_mode: str) -> list[PopulationMember]:
     """Reverse the ranking."""
     ranked: list[PopulationMember] = healthy("ranked-from-the-worst")(members, metric_mode)
     return ranked[::-1]
 
 
-@unclaimed("always-the-first-candidate", target="rlcore.pbt.selection:_draw", pins="10b1e40a44ec4f2f")
+@unclaimed("always-the-first-candidate", target="rlcore.pbt.scheduler:_draw", pins="2df3c4bf92cc8c9d")
 def always_the_first_candidate(
     candidates: Sequence[PopulationMember],
     generator: np.random.Generator,  # noqa: ARG001
@@ -178,7 +174,7 @@ def always_the_first_candidate(
 @unclaimed(
     "drawn-at-the-lower-end",
     target="rlcore.pbt.hyperparams:HyperparamConfig.resample",
-    pins="1aa24865d26d06ac",
+    pins="01e36cee9844f6fd",
 )
 def drawn_at_the_lower_end(self: Any, generator: np.random.Generator) -> HyperparamValue:  # noqa: ARG001
     """Always draw the first value."""
@@ -189,7 +185,7 @@ def drawn_at_the_lower_end(self: Any, generator: np.random.Generator) -> Hyperpa
 @unclaimed(
     "perturbed-upwards-only",
     target="rlcore.pbt.hyperparams:HyperparamConfig.perturb",
-    pins="b9a59934d4a84dfb",
+    pins="ea96ef9e58da0a99",
 )
 def perturbed_upwards_only(
     self: Any,
@@ -211,7 +207,7 @@ class _Upwards:
 @unclaimed(
     "range-left",
     target="rlcore.pbt.hyperparams:HyperparamConfig._fitted",
-    pins="f1a56393c3691bdd",
+    pins="c29d576de2e8551e",
 )
 def range_left(self: Any, value: float) -> int | float:
     """Do not clip a value to its range."""
@@ -245,7 +241,7 @@ def method_of_exploring_ignored(
 @unclaimed(
     "nobody-scores-zero",
     target="rlcore.pbt.scheduler:performance_statistics",
-    pins="389f78a84f26e3bc",
+    pins="1a638a7e5187bd16",
 )
 def nobody_scores_zero(members: Sequence[PopulationMember]) -> dict[str, float]:
     """Return 0 for all figures if no member has reported."""
@@ -256,7 +252,7 @@ def nobody_scores_zero(members: Sequence[PopulationMember]) -> dict[str, float]:
 @unclaimed(
     "nan-among-the-scores",
     target="rlcore.pbt.scheduler:performance_statistics",
-    pins="389f78a84f26e3bc",
+    pins="1a638a7e5187bd16",
 )
 def nan_among_the_scores(members: Sequence[PopulationMember]) -> dict[str, float]:
     """Return NaN for all figures if one member has diverged."""
@@ -267,7 +263,7 @@ def nan_among_the_scores(members: Sequence[PopulationMember]) -> dict[str, float
 
 @unclaimed(
     "everyone-is-among-the-worst",
-    target="rlcore.pbt.selection:truncation_count",
+    target="rlcore.pbt.scheduler:truncation_count",
     pins="b08d4100308439d6",
 )
 def everyone_is_among_the_worst(size: int, ratio: float) -> int:  # noqa: ARG001

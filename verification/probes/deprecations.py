@@ -15,8 +15,6 @@ from verification.probes.make import Make
 MODULES = (
     "rlcore.ppo.settings",
     "rlcore.pbt.hyperparams",
-    "rlcore.pbt.hyperparams",
-    "rlcore.pbt.hyperparams",
     "rlcore.run.config_file",
 )
 """Modules that define settings."""

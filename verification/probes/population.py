@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from rlcore import DistributionalPPO, MemberStatus, PBTConfig, Population, SettingError, apply_exploit
+from rlcore import DistributionalPPO, PBTConfig, Population, PopulationMember, SettingError, apply_exploit
 from rlverify import Observation, probe
 from verification.probes.make import Make
 
@@ -50,7 +50,7 @@ def _outcome(make: Make, seed: int, warm_up: int) -> str:
     def build(_: Mapping[str, Any], own_seed: int) -> DistributionalPPO:
         return _model(make, own_seed % 1000, warm_up)
 
-    def watch(status: MemberStatus) -> None:
+    def watch(status: PopulationMember) -> None:
         if status.copied_from is not None:
             copied.append(_scaler(population.models[status.member_id]).step_count)
 

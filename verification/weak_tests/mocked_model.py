@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unittest.mock import MagicMock
 
-from rlcore.pbt.exploit import transferred_parts
+from rlcore.pbt.turns import transferred_parts
 
 
 def test_an_exploit_hands_over_the_statistics_of_the_source() -> None:

@@ -15,13 +15,10 @@ from stable_baselines3.common.vec_env import VecNormalize
 from rlcore import (
     CheckpointError,
     DistributionalPPO,
-    SettingError,
     infer_signals,
     load_policy,
-    save_checkpoint,
 )
 from rlcore.checkpoint import load_container, save_container
-from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from tests.support.environments import Parts, edit
 from tests.support.space_cases import Echo
 from tests.support.training import SMALL, make_envs, make_model
@@ -82,16 +79,6 @@ def test_environments_side_by_side_get_the_actions_of_each_alone(file: Path) -> 
     np.testing.assert_allclose(actions[:, 1], infer_signals(file, RAW[::-1], STARTS[::-1]), atol=1e-8)
 
 
-def test_discrete_actions_without_a_normaliser_are_the_models_own(tmp_path: Path) -> None:
-    model = make_model()
-    model.save(tmp_path / "model.zip")
-    observations = np.random.default_rng(0).normal(size=(STEPS, 4)).astype(np.float32)
-    actions = infer_signals(tmp_path / "model", observations, STARTS)
-    np.testing.assert_array_equal(actions, expected_actions(model, observations))
-    assert set(actions) == {0, 1}
-    assert not load_policy(tmp_path / "model").normalizes
-
-
 @pytest.mark.parametrize(
     "settings",
     [{"clip_obs": 0.5}, {"epsilon": 2.0}, {"norm_obs": False}, {"norm_reward": False}, {"inner": True}, {"off": True}],
@@ -136,24 +123,6 @@ def test_loading_and_acting_leave_the_generators_alone(file: Path) -> None:
     assert torch.equal(torch.rand(3), expected[0])
     assert np.random.rand() == expected[1]
     assert (policy.device.type, policy.action_space.shape, policy.observation_space.shape) == ("cpu", (1,), (3,))
-
-
-def test_the_network_is_put_where_map_location_says(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent_to: list[str] = []
-
-    def sent(policy: Any, device: Any) -> Any:
-        sent_to.append(str(device))
-        return policy
-
-    monkeypatch.setattr(DistributionalRecurrentPolicy, "to", sent)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    for given in ("cuda:1", torch.device("cuda:0"), "cpu"):
-        load_policy(file, map_location=given)
-    load_policy(file)
-    assert sent_to == ["cuda:1", "cuda:0", "cpu", "cpu"]
-    with pytest.raises(SettingError, match=r"map_location='cuda:2'.* has 2 CUDA device"):
-        load_policy(file, map_location="cuda:2")
 
 
 @pytest.mark.cuda
@@ -202,20 +171,6 @@ def test_images_may_have_their_channels_first_or_last(named: bool, tmp_path: Pat
         np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_a_checkpoint_is_refused_with_what_to_do(model: DistributionalPPO, tmp_path: Path) -> None:
-    save_checkpoint(tmp_path / "v2.pt", model.get_parameters(), step=48, performance=0.0)
-    with pytest.raises(CheckpointError, match=r"v2\.pt: .*set_parameters\(path\)"):
-        load_policy(tmp_path / "v2.pt")
-
-
-def test_without_a_digest_a_warning_or_a_refusal(file: Path, tmp_path: Path) -> None:
-    torch.save(load_container(file), tmp_path / "plain.zip")
-    with pytest.warns(UserWarning, match="carries no digest"):
-        load_policy(tmp_path / "plain.zip")
-    with pytest.raises(CheckpointError, match="carries no digest"):
-        load_policy(tmp_path / "plain.zip", require_digest=True)
-
-
 LAYER: list[str | int] = ["state", "normalizer_state", "layers", 0]
 MOMENTS = [*LAYER, "observation", 0]
 BAD: list[tuple[list[str | int], Any, str]] = [
@@ -240,12 +195,6 @@ def test_statistics_that_cannot_be_right_are_refused(
     save_container(tmp_path / "bad.zip", edit(load_container(file), path, value))
     with pytest.raises(CheckpointError, match=rf"bad\.zip: .*{message}"):
         load_policy(tmp_path / "bad.zip")
-
-
-@pytest.mark.parametrize("given", [np.zeros(4), np.zeros((2, 4)), [[0, 1, 2], [0, 1]], [0, np.nan, 0], ["a", "b", "c"]])
-def test_what_the_policy_cannot_act_on_raises(given: Any, file: Path) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        load_policy(file).predict(given)
 
 
 @pytest.mark.parametrize(("observations", "starts"), [(RAW[:0], None), (RAW, STARTS[1:]), (RAW[1:], STARTS)])

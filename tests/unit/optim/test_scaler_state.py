@@ -112,50 +112,6 @@ def test_a_copy_is_unlinked_until_it_gets_parameters_and_then_goes_on(
     assert factors == train(original, 10, seed=6)
 
 
-@pytest.mark.parametrize("steps", [0, 1])
-def test_a_scaler_restored_before_or_after_its_first_step_goes_on_as_the_original(steps: int) -> None:
-    original, restored = trained(steps=steps), trained(steps=3)
-    restored.load_state_dict(original.state_dict())
-    assert steps or (restored.step_count, restored.grad_mean_ema, restored.get_normalized_variance()) == (0, None, 0.0)
-    assert train(restored, 10, seed=2) == train(original, 10, seed=2)
-    assert leaves(restored.state_dict()) == leaves(original.state_dict())
-
-
-def test_a_restored_disabled_scaler_keeps_its_statistics_and_scales_nothing() -> None:
-    state = trained().state_dict()
-    scaler = VarianceGradientScaler(parameters_of(*SHAPES))
-    scaler.load_state_dict({**state, "enabled": False})
-    assert scaler.get_normalized_variance() > 0.0
-    assert train(scaler, 2, seed=0) == [1.0, 1.0]
-    assert scaler.step_count == 20
-
-
-@EVERY_ESTIMATOR
-def test_the_state_is_a_snapshot_of_tensors_and_plain_values(estimator: Any) -> None:
-    """In both directions: what becomes of a state reaches no scaler, and the other way round."""
-
-    def kinds(value: Any) -> set[type]:
-        if isinstance(value, dict | list):
-            return {kind for item in (value.values() if isinstance(value, dict) else value) for kind in kinds(item)}
-        return {type(value)}
-
-    scaler, other = trained(estimator), trained(estimator, steps=2)
-    state = scaler.state_dict()
-    assert kinds(state) <= {Tensor, bool, int, float, str, type(None)}
-    before = leaves(state)
-    other.load_state_dict(state)
-    for each in (other, scaler):
-        train(each, 3, seed=4)
-    assert leaves(state) == before
-    before = leaves(scaler.state_dict())
-    for values in scaler.state_dict()["estimator_state"].values():
-        for tensor in values if isinstance(values, list) else [values]:
-            tensor.fill_(7)
-    assert leaves(scaler.state_dict()) == before
-    loaded = leaves(other.state_dict())
-    assert loaded == before
-
-
 @pytest.mark.parametrize(
     "drop",
     [lambda scaler: scaler.load_state_dict(scaler.state_dict()), linked, lambda scaler: scaler.reset_statistics()],
@@ -232,25 +188,6 @@ def test_a_state_without_an_entry_is_refused(missing: str) -> None:
         scaler.load_state_dict(state)
 
 
-@pytest.mark.parametrize("state", [None, [], {}, {"version": 1}])
-def test_what_is_no_state_is_refused(state: Any) -> None:
-    with pytest.raises(StateError):
-        trained().load_state_dict(state)
-
-
-def test_a_state_without_observations_that_has_an_average_is_refused() -> None:
-    scaler = VarianceGradientScaler(parameters_of(*SHAPES))
-    with pytest.raises(StateError, match="0 where the averages are None"):
-        scaler.load_state_dict({**scaler.state_dict(), "grad_norm_ema": 0.5})
-
-
-@pytest.mark.parametrize(("estimator", "least", "most"), [("mean", 0, 10_000), ("element", 2 * 4e5, 2.1 * 4e5)])
-def test_a_pickle_holds_no_parameter_and_no_workspace(estimator: Any, least: float, most: float) -> None:
-    """Of ``element`` two numbers an element are state."""
-    scaler = VarianceGradientScaler([nn.Parameter(torch.zeros(100_000))], estimator=estimator)
-    assert least < len(pickle.dumps(scaler)) < most
-
-
 @EVERY_ESTIMATOR
 def test_relinking_warns_of_what_does_not_fit_and_keeps_the_rest(estimator: Any) -> None:
     scaler = trained(estimator)
@@ -284,15 +221,6 @@ def test_relinking_to_fewer_parameters_warns_and_before_the_first_step_is_silent
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fresh.update_parameters(parameters_of((9,)))
-
-
-def test_relinking_to_another_precision_keeps_the_statistics() -> None:
-    scaler = trained("element")
-    before = scaler.get_normalized_variance()
-    scaler.update_parameters(parameters_of(*SHAPES, dtype=torch.float64))
-    state: dict[Any, Any] = scaler.state_dict()
-    assert {mean.dtype for mean in state["estimator_state"]["means"]} == {torch.float64}
-    assert scaler.get_normalized_variance() == pytest.approx(before, rel=1e-6)
 
 
 @pytest.mark.cuda

@@ -2,50 +2,22 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback, EvalCallback
-from stable_baselines3.common.logger import Logger, configure
+from stable_baselines3.common.callbacks import CheckpointCallback, EvalCallback
 from stable_baselines3.common.utils import LinearSchedule
-from stable_baselines3.common.vec_env import VecNormalize
 
 from rlcore import (
-    UPGD,
-    AdaptiveUPGD,
     CategoricalValues,
     DistributionalPPO,
-    NonFiniteGradientError,
     QuantileValues,
 )
 from rlcore.ppo import losses
-from tests.support.training import differing, make_envs, make_model
-
-
-class Steps(BaseCallback):
-    """Notes what SB3 promises to call."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[str] = []
-        for name in ("training_start", "rollout_start", "rollout_end", "training_end"):
-            setattr(self, f"_on_{name}", partial(self.calls.append, name))
-
-    def _on_step(self) -> bool:
-        self.calls.append("step")
-        return True
-
-
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
-def test_callbacks_are_called_as_sb3_calls_them(env_id: str) -> None:
-    callback = Steps()
-    make_model(make_envs(env_id)).learn(96, callback=callback)
-    rollout = ["rollout_start", *["step"] * 16, "rollout_end"]
-    assert callback.calls == ["training_start", *rollout, *rollout, "training_end"]
+from tests.support.training import make_envs, make_model
 
 
 def test_evaluation_and_checkpoint_callbacks_write_models_that_load(tmp_path: Path) -> None:
@@ -58,30 +30,6 @@ def test_evaluation_and_checkpoint_callbacks_write_models_that_load(tmp_path: Pa
     for name in ("best_model.zip", "run_30_steps.zip"):
         loaded = DistributionalPPO.load(tmp_path / name, device="cpu")
         assert loaded.predict(np.zeros(4, dtype=np.float32))[0] in (0, 1)
-
-
-def test_a_normaliser_sees_every_observation() -> None:
-    envs = make_envs(normalize=True)
-    make_model(envs).learn(48)
-    assert isinstance(envs, VecNormalize)
-    assert envs.obs_rms.count == pytest.approx(3 * 17 + 1e-4)  # type: ignore[union-attr]
-
-
-def test_logger_and_tensorboard_hold_losses_and_scaling(tmp_path: Path) -> None:
-    model = make_model(make_envs("Pendulum-v1"), clip_range_vf=0.3)
-    model.set_logger(configure(str(tmp_path), ["csv", "tensorboard"]))
-    model.learn(96)
-    model.logger.close()
-    header = (tmp_path / "progress.csv").read_text().splitlines()[0].split(",")
-    for key in ("approx_kl", "value_loss", "policy_gradient_loss", "entropy_loss", "explained_variance", "std"):
-        assert f"train/{key}" in header
-    assert {"train/clip_range_vf", "vgs/scaling_factor", "vgs/step_count"} <= set(header)
-    assert list(tmp_path.glob("events.out.tfevents.*"))
-
-
-def test_tensorboard_log_writes_under_the_algorithm_s_name(tmp_path: Path) -> None:
-    make_model(tensorboard_log=str(tmp_path)).learn(48)
-    assert [folder.name for folder in tmp_path.iterdir()] == ["DistributionalPPO_1"]
 
 
 def test_a_step_is_backward_scale_clip_optimizer_scaler() -> None:
@@ -109,22 +57,6 @@ def test_a_step_is_backward_scale_clip_optimizer_scaler() -> None:
     assert order[:3] == ["scale", "optimizer", "scaler"]
     assert order == ["scale", "optimizer", "scaler"] * (len(order) // 3)
     assert norms["scale"] > model.max_grad_norm >= norms["optimizer"] * 0.999
-
-
-def test_scaling_acts_after_its_warm_up_and_is_logged() -> None:
-    model = make_model(vgs_warmup_steps=3, vgs_alpha=5.0)
-    model.learn(96)
-    assert model.variance_gradient_scaler is not None
-    assert model.variance_gradient_scaler.step_count == 8
-    assert 0.1 <= model.variance_gradient_scaler.get_scaling_factor() < 1.0
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"), [("upgd", UPGD), ("adaptive_upgd", AdaptiveUPGD), ("sgd", torch.optim.SGD)]
-)
-def test_the_optimizer_is_the_one_asked_for(name: str, expected: type) -> None:
-    assert type(make_model(optimizer_class=name).policy.optimizer) is expected
-    assert type(make_model(optimizer_class=expected).policy.optimizer) is expected
 
 
 @pytest.mark.parametrize(("kl_over_target", "epochs"), [(1.4, 2), (1.6, 1)])
@@ -172,15 +104,6 @@ def test_every_setting_of_the_value_distribution_reaches_it() -> None:
     assert (atoms.n_outputs, atoms.v_min, atoms.v_max) == (7, -1.0, 2.5)
 
 
-def test_every_setting_of_the_scaler_reaches_it() -> None:
-    given: dict[str, Any] = dict(beta=0.8, alpha=0.3, eps=1e-5, warmup_steps=7, min_scaling_factor=0.25)  # noqa: C408
-    given |= {"estimator": "element", "normalization": "second_moment", "max_normalized_variance": 12.0}
-    scaler = make_model(**{f"vgs_{name}": value for name, value in given.items()}).variance_gradient_scaler
-    assert scaler is not None
-    assert {name: getattr(scaler.settings, name) for name in given} == given
-    assert make_model(variance_gradient_scaling=False).learn(48).variance_gradient_scaler is None
-
-
 def test_gradients_of_one_minibatch_do_not_add_to_those_of_the_next() -> None:
     model = make_model(max_grad_norm=1e6, variance_gradient_scaling=False)
     bias = model.policy.action_net.bias
@@ -188,34 +111,3 @@ def test_gradients_of_one_minibatch_do_not_add_to_those_of_the_next() -> None:
         model._optimize(model.policy.action_net(torch.zeros(1, 8)).sum())
         assert bias.grad is not None
         assert bias.grad.tolist() == [1.0, 1.0]
-
-
-def test_the_logged_std_is_that_of_the_actions() -> None:
-    model = make_model(make_envs("Pendulum-v1"), policy_kwargs={"lstm_hidden_size": 8, "log_std_init": -1.0})
-    model.set_logger(Logger(None, []))
-    model.learn(48, log_interval=1000)
-    assert model.logger.name_to_value["train/std"] == pytest.approx(float(np.exp(-1.0)), rel=0.02)
-
-
-def test_a_gradient_that_is_not_finite_stops_training_and_names_the_parameter() -> None:
-    model = make_model()
-    model.learn(48)
-    before = model.get_parameters()
-    with torch.no_grad():
-        poisoned = model.policy.action_net.weight
-        poisoned[0, 0] = float("nan")
-    with pytest.raises(NonFiniteGradientError) as caught:
-        model._optimize((model.policy.action_net(torch.ones(1, 8)) ** 2).sum())
-    assert "action_net" in caught.value.parameter
-    assert differing(before["vgs_state"], model.get_parameters()["vgs_state"]) == []
-    assert differing(before["policy.optimizer"], model.get_parameters()["policy.optimizer"]) == []
-
-
-def test_two_models_with_one_seed_are_the_same_and_with_another_differ() -> None:
-    def trained(seed: int) -> dict[str, Any]:
-        model = make_model(make_envs(seed=seed), seed=seed)
-        model.learn(96)
-        return model.get_parameters()
-
-    assert differing(trained(3), trained(3)) == []
-    assert differing(trained(3), trained(4)) != []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -28,15 +29,6 @@ def test_lr_of_optimizer_kwargs_rules_before_and_after_training(lr: float, optim
     model.learn(96)
     assert rates(model) == {"actor": lr, "critic": lr}
     assert model.learning_rate == lr
-
-
-def test_lr_survives_training_then_save_then_load_then_training(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    model = make_model(optimizer_kwargs={"lr": 7e-3})
-    model.learn(48)
-    model.save(tmp_path / "model")
-    loaded = DistributionalPPO.load(tmp_path / "model", env=make_envs(), device="cpu")
-    loaded.learn(48, reset_num_timesteps=False)
-    assert rates(loaded) == {"actor": 7e-3, "critic": 7e-3}
 
 
 @pytest.mark.parametrize(
@@ -106,3 +98,32 @@ def test_a_schedule_that_stops_giving_numbers_is_named_as_the_setting() -> None:
     model = make_model(learning_rate=lambda remaining: 1e-3 if remaining > 0.5 else float("nan"))
     with pytest.raises(SettingError, match="learning_rate gives nan"):
         model.learn(96)
+
+
+def seeds(model: DistributionalPPO) -> set[int]:
+    return {group["seed"] for group in model.policy.optimizer.param_groups}
+
+
+def loaded(model: DistributionalPPO, **settings: Any) -> DistributionalPPO:
+    file = io.BytesIO()
+    model.save(file)
+    file.seek(0)
+    return DistributionalPPO.load(file, env=make_envs(), device="cpu", **settings)
+
+
+def trained(**settings: Any) -> DistributionalPPO:
+    return make_model(**settings).learn(48)
+
+
+def test_a_load_keeps_the_seed_of_the_file_unless_another_one_is_asked_for() -> None:
+    model, own = trained(), trained(optimizer_kwargs={"seed": 5})
+    assert seeds(loaded(model)) == seeds(loaded(model, gamma=0.5)) == seeds(model)
+    assert seeds(own) == seeds(loaded(own, seed=123)) == {5}
+    assert seeds(loaded(own, optimizer_kwargs={"seed": 7})) == seeds(loaded(model, optimizer_kwargs={"seed": 7})) == {7}
+
+
+def test_another_seed_of_the_model_gives_other_noise_and_always_the_same() -> None:
+    model = trained()
+    one, other, again = (loaded(model, seed=seed) for seed in (123, 124, 123))
+    assert seeds(one) == seeds(again)
+    assert len(seeds(one) | seeds(other) | seeds(model)) == 3

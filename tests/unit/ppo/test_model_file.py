@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import VecNormalize
-from torch import nn
 
 from rlcore import (
     CheckpointError,
@@ -23,7 +21,7 @@ from rlcore import (
     load_checkpoint,
     save_checkpoint,
 )
-from rlcore.checkpoint import load_container, save_container
+from rlcore.ppo.saving import continued
 from tests.support.training import differing, make_envs, make_model
 
 
@@ -33,51 +31,6 @@ def saved(tmp_path: Path) -> Path:
     model.learn(48)
     model.save(tmp_path / "model.zip")
     return tmp_path / "model.zip"
-
-
-def test_settings_of_every_kind_survive(tmp_path: Path) -> None:
-    policy_kwargs = {"lstm_hidden_size": 8, "net_arch": {"pi": [5], "vf": []}, "activation_fn": nn.ReLU}
-    model = make_model(
-        policy_kwargs=policy_kwargs,
-        learning_rate=LinearSchedule(1e-3, 1e-4, 0.5),
-        clip_range=0.15,
-        optimizer_class=torch.optim.Adam,
-        optimizer_kwargs={"betas": (0.8, 0.9)},
-        ent_coef=0.1,
-        target_kl=0.5,
-    )
-    model.save(tmp_path / "model")
-    loaded = DistributionalPPO.load(tmp_path / "model", device="cpu")
-    for name, value in model.__getstate__()["settings"].items():
-        kept = getattr(loaded, name)
-        if callable(value) and not isinstance(value, type):
-            assert [kept(x) for x in (1.0, 0.7, 0.1)] == [value(x) for x in (1.0, 0.7, 0.1)], name
-        else:
-            assert kept == value, name
-    assert loaded.observation_space == model.observation_space
-    assert loaded.action_space == model.action_space
-
-
-def test_zip_is_added_to_a_name_without_ending_and_found_again(tmp_path: Path) -> None:
-    make_model().save(str(tmp_path / "run"))
-    assert [path.name for path in tmp_path.iterdir()] == ["run.zip"]
-    assert DistributionalPPO.load(str(tmp_path / "run"), device="cpu").num_timesteps == 0
-
-
-def test_loading_and_saving_again_loses_nothing_even_without_an_environment(tmp_path: Path) -> None:
-    model = make_model(make_envs(normalize=True))
-    model.learn(96)
-    model.save(tmp_path / "first.zip")
-    DistributionalPPO.load(tmp_path / "first.zip", device="cpu").save(tmp_path / "second.zip")
-    first, second = (load_container(tmp_path / name) for name in ("first.zip", "second.zip"))
-    assert differing(first, second) == []
-
-
-@pytest.mark.parametrize("change", [{"return_scale": None}, {"return_scale": "snapshot"}], ids=str)
-def test_a_setting_that_would_change_what_values_mean_is_refused(change: dict[str, Any], saved: Path) -> None:
-    with pytest.raises(SettingError, match="its critics would mean other returns") as caught:
-        DistributionalPPO.load(saved, device="cpu", **change)
-    assert {caught.value.setting} == set(change)
 
 
 def test_settings_can_be_changed_on_loading(saved: Path) -> None:
@@ -95,14 +48,6 @@ def test_a_scaler_setting_changed_on_loading_rules_over_the_file_and_keeps_the_s
     assert scaler is not None
     assert (scaler.settings.alpha, scaler.settings.max_normalized_variance) == (0.75, 9.0)
     assert (scaler.step_count, scaler.settings.warmup_steps) == (4, 3)
-
-
-def test_another_estimator_on_loading_starts_the_scaler_fresh_and_says_so(saved: Path) -> None:
-    with pytest.warns(ResumeWarning, match="vgs_state"):
-        loaded = DistributionalPPO.load(saved, device="cpu", vgs_estimator="element")
-    assert loaded.variance_gradient_scaler is not None
-    assert loaded.variance_gradient_scaler.settings.estimator == "element"
-    assert DistributionalPPO.load(saved, device="cpu", vgs_estimator="mean").variance_gradient_scaler.step_count == 4  # type: ignore[union-attr]
 
 
 def test_an_optimizer_setting_changed_on_loading_rules_over_the_file_and_keeps_the_moments(saved: Path) -> None:
@@ -170,44 +115,6 @@ def test_after_force_reset_training_goes_on_from_a_reset_without_a_warning(norma
     assert loaded.num_timesteps == 96
 
 
-def changed(**fields: Any) -> Any:
-    def change(content: dict[str, Any]) -> dict[str, Any]:
-        return {**content, **fields}
-
-    return change
-
-
-FOREIGN: dict[str, Any] = {
-    "a field missing": lambda content: {k: v for k, v in content.items() if k != "n_envs"},
-    "a field too many": changed(extra=1),
-    "another algorithm": changed(algorithm="SAC"),
-    "settings of a subclass in a list": changed(own_settings=[1]),
-    "another version": changed(format_version="model_v9"),
-    "settings of the wrong type": changed(settings=3),
-    "no environments": changed(n_envs=0),
-    "a bool for a number": changed(n_envs=True),
-    "an unknown setting": lambda content: {**content, "settings": {**content["settings"], "vgs_gamma": 1}},
-    "a setting of a wrong value": lambda content: {**content, "settings": {**content["settings"], "n_steps": 0}},
-    "a policy class that is none": lambda content: {**content, "policy_class": content["settings"]["policy_kwargs"]},
-    "another class for the policy": lambda content: {
-        **content,
-        "policy_class": {"__kind__": "class", "name": "torch.nn.Tanh"},
-    },
-    "no observations": changed(observation_space=None),
-    "a number for the actions": changed(action_space=3),
-    "more steps than fit": lambda content: {**content, "settings": {**content["settings"], "n_steps": 10**13}},
-    "an unknown kind of value": changed(observation_space={"__kind__": "code", "text": "1"}),
-}
-
-
-@pytest.mark.parametrize("case", FOREIGN)
-def test_a_file_with_other_content_raises_one_clear_error_with_its_name(case: str, saved: Path) -> None:
-    save_container(saved, FOREIGN[case](load_container(saved)))
-    with pytest.raises(CheckpointError) as caught:
-        DistributionalPPO.load(saved, device="cpu")
-    assert str(saved) in str(caught.value)
-
-
 def test_a_checkpoint_is_no_model_file_and_the_other_way_round(saved: Path, tmp_path: Path) -> None:
     model = DistributionalPPO.load(saved, device="cpu")
     save_checkpoint(tmp_path / "v2.pt", model.get_parameters(), step=1, performance=0.0)
@@ -225,13 +132,83 @@ def test_the_folder_is_made_as_sb3_makes_it(saved: Path, tmp_path: Path) -> None
         model.save(saved / "model.zip")
 
 
-@pytest.mark.parametrize("error", [MemoryError("no more"), torch.OutOfMemoryError("CUDA out of memory")])
-def test_a_machine_without_memory_does_not_make_a_file_damaged(
-    error: Exception, saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(_: DistributionalPPO) -> None:
-        raise error
+SMALL: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "seed": 0, "device": "cpu"}
 
-    monkeypatch.setattr(DistributionalPPO, "_setup_model", full)
-    with pytest.raises(CheckpointError, match=r"model\.zip: asks for a model larger than this machine's memory"):
-        DistributionalPPO.load(saved, device="cpu")
+
+class Mine(DistributionalPPO):
+    """A keyword of its own, a setting that it fixes, and overridden training."""
+
+    def __init__(self, *args: Any, foo: int = 1, bar: tuple[str, ...] = (), **kwargs: Any) -> None:
+        super().__init__(*args, n_quantiles=5, **kwargs)
+        self.foo, self.bar = foo, bar
+        self.calls: list[str] = []
+
+    def train(self) -> None:
+        self.calls.append("train")
+        super().train()
+
+    def collect_rollouts(self, *args: Any, **kwargs: Any) -> bool:
+        self.calls.append("collect")
+        return super().collect_rollouts(*args, **kwargs)
+
+
+class Forgetful(DistributionalPPO):
+    """Keeps nothing of what it takes."""
+
+    def __init__(self, *args: Any, foo: int = 1, **kwargs: Any) -> None:  # noqa: ARG002
+        super().__init__(*args, **kwargs)
+
+
+@pytest.fixture
+def saved_own(tmp_path: Path) -> Path:
+    model = Mine("MlpLstmPolicy", make_envs(), foo=7, bar=("a", "b"), **SMALL)
+    model.learn(48)
+    assert model.calls == ["collect", "train"]
+    model.save(tmp_path / "mine.zip")
+    return tmp_path / "mine.zip"
+
+
+def test_own_keywords_are_those_of_the_saved_model(saved_own: Path) -> None:
+    loaded = Mine.load(saved_own, env=make_envs(), device="cpu")
+    assert (type(loaded), loaded.foo, loaded.bar, loaded.n_steps, loaded.n_quantiles) == (Mine, 7, ("a", "b"), 16, 5)
+    loaded.learn(48, reset_num_timesteps=False)
+    assert (loaded.num_timesteps, loaded.calls) == (96, ["collect", "train"])
+
+
+def test_what_a_subclass_takes_and_does_not_keep_cannot_be_saved(tmp_path: Path) -> None:
+    model = Forgetful("MlpLstmPolicy", make_envs(), foo=7, **SMALL)
+    with pytest.raises(AttributeError, match="'Forgetful' object has no attribute 'foo'"):
+        model.save(tmp_path / "forgetful.zip")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_class_refuses_what_it_does_not_take(saved_own: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"mine\.zip.*'bar', 'foo'.*load the file with that class"):
+        DistributionalPPO.load(saved_own, device="cpu")
+
+
+class Hooked(DistributionalPPO):
+    """Takes what no file can hold."""
+
+    def __init__(self, *args: Any, hook: Any = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.hook = hook
+
+
+def test_an_own_setting_that_no_file_holds_can_be_replaced_as_it_is_loaded(tmp_path: Path) -> None:
+    Hooked("MlpLstmPolicy", make_envs(), hook=lambda x: x, **SMALL).save(tmp_path / "model.zip")
+    assert Hooked.load(tmp_path / "model.zip", custom_objects={"hook": abs}, device="cpu").hook is abs
+    with pytest.raises(CheckpointError, match="'hook' was"):
+        Hooked.load(tmp_path / "model.zip", device="cpu")
+
+
+def test_own_settings_go_on_as_they_were(tmp_path: Path) -> None:
+    def hook() -> None:
+        pass
+
+    path = tmp_path / "model.zip"
+    Hooked("MlpLstmPolicy", make_envs(), hook=hook, **SMALL).save(path)
+    assert continued(path, Hooked("MlpLstmPolicy", make_envs(), hook=hook, **SMALL)).hook is hook  # type: ignore[attr-defined]
+    Hooked("MlpLstmPolicy", make_envs(), hook=1, **SMALL).save(path)
+    with pytest.raises(SettingError, match="hook=2 is asked for, and what is to go on was trained with 1"):
+        continued(path, Hooked("MlpLstmPolicy", make_envs(), hook=2, **SMALL))

@@ -58,17 +58,6 @@ def test_what_stands_on_padding_changes_no_loss(model: DistributionalPPO) -> Non
         assert getattr(after, name).item() == pytest.approx(value.item(), rel=1e-5, abs=1e-7), name
 
 
-def test_value_loss_is_that_of_the_real_samples_alone(model: DistributionalPPO) -> None:
-    samples = padded_minibatch(model)
-    mask = samples.mask > 0.5
-    outputs, _, _ = model.policy.evaluate_actions(
-        samples.observations, samples.actions.long().flatten(), samples.lstm_states, samples.episode_starts
-    )
-    real = [i for i in range(len(mask)) if mask[i]]
-    expected = model.policy.values.loss(outputs[real], samples.returns[real], samples.old_values[real], None)
-    assert model._minibatch_losses(samples).value.item() == pytest.approx(expected.item(), rel=1e-6)
-
-
 def test_both_sides_keep_as_many_samples_as_are_real(model: DistributionalPPO) -> None:
     samples = padded_minibatch(model)
     mask = samples.mask > 0.5

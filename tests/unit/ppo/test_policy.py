@@ -11,9 +11,10 @@ import torch
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from torch import nn
 
-from rlcore import CheckpointError
+from rlcore import CheckpointError, DistributionalPPO
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
-from tests.support.training import make_envs, make_model
+from tests.support.resume_run import outcome
+from tests.support.training import differing, make_envs, make_model
 
 
 def states(n_envs: int) -> RNNStates:
@@ -22,27 +23,24 @@ def states(n_envs: int) -> RNNStates:
     return RNNStates((hidden[0], hidden[1]), (hidden[2], hidden[3]))
 
 
-def test_each_critic_has_layers_of_its_own_over_one_shared_lstm() -> None:
-    model = make_model(policy_kwargs={"lstm_hidden_size": 8, "net_arch": {"pi": [7], "vf": [6, 5]}})
-    heads = model.policy.value_net.heads
-    shapes = [[tuple(p.shape) for p in head.parameters()] for head in heads]  # type: ignore[union-attr]
-    assert shapes == [[(6, 8), (6,), (5, 6), (5,), (8, 5), (8,)]] * 2
-    first, second = ({id(p) for p in head.parameters()} for head in heads)  # type: ignore[union-attr]
-    assert not first & second
-    assert isinstance(model.policy.lstm_critic, nn.LSTM)
+WIDTHS: list[tuple[Any, list[tuple[int, ...]], list[tuple[int, ...]]]] = [
+    ({"pi": [7], "vf": [6, 5]}, [(7, 8), (7,)], [(6, 8), (6,), (5, 6), (5,), (8, 5), (8,)]),
+    ([7], [(7, 8), (7,)], [(7, 8), (7,), (8, 7), (8,)]),
+    ({"pi": [7]}, [(7, 8), (7,)], [(8, 8), (8,)]),
+    ({"vf": [7]}, [], [(7, 8), (7,), (8, 7), (8,)]),
+]
 
 
-def test_a_list_of_widths_is_for_the_actor_and_for_every_critic() -> None:
-    policy = make_model(policy_kwargs={"lstm_hidden_size": 8, "net_arch": [7]}).policy
-    assert [tuple(p.shape) for p in policy.value_net.heads[0].parameters()] == [(7, 8), (7,), (8, 7), (8,)]  # type: ignore[union-attr,index]
-    assert [tuple(p.shape) for p in policy.mlp_extractor.policy_net.parameters()] == [(7, 8), (7,)]
-
-
-@pytest.mark.parametrize(("given", "left_out"), [("pi", "vf"), ("vf", "pi")])
-def test_a_dict_of_widths_gives_what_it_leaves_out_no_hidden_layer(given: str, left_out: str) -> None:
-    policy = make_model(policy_kwargs={"lstm_hidden_size": 8, "net_arch": {given: [7]}}).policy
-    hidden = {"pi": policy.mlp_extractor.policy_net, "vf": policy.value_net.heads[0][:-1]}  # type: ignore[index]
-    assert [len(hidden[name]) for name in (given, left_out)] == [2, 0]
+@pytest.mark.parametrize(("net_arch", "actor", "critic"), WIDTHS)
+def test_each_critic_has_layers_of_its_own_of_the_widths_asked_for(
+    net_arch: Any, actor: list[tuple[int, ...]], critic: list[tuple[int, ...]]
+) -> None:
+    policy = make_model(policy_kwargs={"lstm_hidden_size": 8, "net_arch": net_arch}).policy
+    heads = [list(head.parameters()) for head in policy.value_net.heads]  # type: ignore[union-attr]
+    assert [tuple(p.shape) for p in policy.mlp_extractor.policy_net.parameters()] == actor
+    assert [[tuple(p.shape) for p in head] for head in heads] == [critic] * 2
+    assert not {id(p) for p in heads[0]} & {id(p) for p in heads[1]}
+    assert not torch.equal(heads[0][0], heads[1][0])
 
 
 @pytest.mark.parametrize("ortho_init", [True, False])
@@ -76,11 +74,6 @@ def test_what_a_critic_s_gate_takes_from_its_inputs_varies_as_they_do_unless_tol
 def _spread_of_outputs(weight: torch.Tensor) -> float:
     inputs = torch.randn(1000, weight.shape[1], generator=torch.Generator().manual_seed(0))
     return float((inputs @ weight.detach().T).std())
-
-
-def test_heads_start_different_so_that_twins_are_two_opinions() -> None:
-    first, second = make_model().policy.value_net.heads  # type: ignore[union-attr,misc]
-    assert not torch.equal(next(first.parameters()), next(second.parameters()))
 
 
 @pytest.mark.parametrize("n_critics", [1, 2])
@@ -118,33 +111,6 @@ def test_the_buffer_holds_every_critic_and_computes_advantages_from_the_smallest
     assert not np.array_equal(buffer.critic_values[:, 0], buffer.critic_values[:, 1])
 
 
-def test_advantages_are_generalised_advantage_estimates_of_the_smallest_value() -> None:
-    model = make_model(n_epochs=1, gamma=0.9, gae_lambda=0.7)
-    recorded = {}
-
-    def keep_before_training() -> None:
-        buffer = model.rollout_buffer
-        names = ("rewards", "values", "episode_starts", "advantages")
-        recorded.update({name: getattr(buffer, name).astype(np.float64) for name in names})
-        recorded["dones"] = np.asarray(model._last_episode_starts, dtype=np.float64)
-        with torch.no_grad():
-            last = model.policy.predict_values(
-                torch.as_tensor(model._last_obs), model._last_lstm_states.vf, torch.as_tensor(recorded["dones"]).float()
-            )
-        recorded["last_values"] = last.numpy().astype(np.float64)
-
-    model.train = keep_before_training  # type: ignore[method-assign]
-    model.learn(48)
-    advantage = np.zeros(3)
-    for step in reversed(range(16)):
-        at_end = step == 15
-        alive = 1.0 - (recorded["dones"] if at_end else recorded["episode_starts"][step + 1])
-        following = recorded["last_values"] if at_end else recorded["values"][step + 1]
-        delta = recorded["rewards"][step] + 0.9 * following * alive - recorded["values"][step]
-        advantage = delta + 0.9 * 0.7 * alive * advantage
-        assert recorded["advantages"][step] == pytest.approx(advantage, rel=1e-4, abs=1e-5)
-
-
 def test_samples_carry_each_critic_s_own_old_value() -> None:
     model = make_model(n_epochs=1)
     model.learn(48)
@@ -177,17 +143,6 @@ def test_the_networks_of_sb3_contrib_train(policy_kwargs: dict[str, object]) -> 
     assert any(name.startswith("action_net") for name in moved)
 
 
-def test_predict_takes_and_gives_state_as_sb3_contrib_does() -> None:
-    model = make_model(make_envs("Pendulum-v1", 2))
-    obs = model.env.reset()  # type: ignore[union-attr]
-    action, state = model.predict(obs, episode_start=np.ones(2, dtype=bool), deterministic=True)
-    assert action.shape == (2, 1)
-    again, _ = model.predict(obs, state=state, episode_start=np.ones(2, dtype=bool), deterministic=True)
-    onward, _ = model.predict(obs, state=state, episode_start=np.zeros(2, dtype=bool), deterministic=True)
-    assert np.array_equal(action, again)
-    assert not np.array_equal(action, onward)
-
-
 def test_a_policy_has_no_file_of_its_own_and_the_error_says_what_to_call(tmp_path: Path) -> None:
     remedy = r"model\.save\(path\).*DistributionalPPO\.load\(path\).*rlcore\.load_policy\(path\)"
     with pytest.raises(CheckpointError, match=remedy):
@@ -209,3 +164,58 @@ def test_one_step_of_an_lstm_is_its_call_on_a_sequence_of_one(options: dict[str,
     expected, after = lstm(features.unsqueeze(0), (kept * before[0], kept * before[1]))
     torch.testing.assert_close(outputs, expected[0])
     torch.testing.assert_close(states, after)
+
+
+NETWORKS: dict[str, dict[str, bool]] = {
+    "own": {},
+    "shared": {"enable_critic_lstm": False, "shared_lstm": True},
+    "none": {"enable_critic_lstm": False},
+}
+CRITIC_MODULES = {"own": {"lstm_critic", "value_net"}, "shared": {"value_net"}, "none": {"critic", "value_net"}}
+
+each_network = pytest.mark.parametrize("network", NETWORKS)
+
+
+def model_with(network: str, **settings: Any) -> DistributionalPPO:
+    policy_kwargs = {"lstm_hidden_size": 8, "net_arch": [8], **NETWORKS[network]}
+    return make_model(make_envs(normalize=True), policy_kwargs=policy_kwargs, **settings)
+
+
+def reached_by_the_value_loss(model: DistributionalPPO) -> set[str]:
+    """The modules that the gradient of the value loss alone arrives at."""
+    reached: set[str] = set()
+
+    def note() -> None:
+        for samples in model.rollout_buffer.get(24):
+            model.policy.zero_grad()
+            observations: Any = samples.observations
+            quantiles, _, _ = model.policy.evaluate_actions(
+                observations, samples.actions.flatten(), samples.lstm_states, samples.episode_starts
+            )
+            quantiles.square().mean().backward()  # type: ignore[no-untyped-call]
+            reached.update(
+                name.split(".")[0]
+                for name, parameter in model.policy.named_parameters()
+                if parameter.grad is not None and bool(parameter.grad.any())
+            )
+
+    model.train = note  # type: ignore[method-assign]
+    model.learn(48)
+    return reached
+
+
+@each_network
+def test_the_value_loss_reaches_the_critics_alone_and_never_the_actor_s_lstm(network: str) -> None:
+    assert reached_by_the_value_loss(model_with(network)) == CRITIC_MODULES[network]
+
+
+@each_network
+def test_a_saved_run_with_it_goes_on_exactly(network: str, tmp_path: Path) -> None:
+    model = model_with(network, n_epochs=1)
+    model.learn(48)
+    model.save(tmp_path / "model.zip")
+    model.learn(48, reset_num_timesteps=False)
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(normalize=True, seed=9), device="cpu")
+    assert (loaded.policy.lstm_critic is None) is (network != "own")
+    loaded.learn(48, reset_num_timesteps=False)
+    assert differing(outcome(model), outcome(loaded)) == []

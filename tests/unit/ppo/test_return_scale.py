@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.vec_env import VecEnvWrapper, VecNormalize
+from numpy.typing import NDArray
+from stable_baselines3.common.vec_env import VecEnvWrapper
+from torch import nn
 
-from rlcore import DistributionalPPO, NonFiniteReturnError, StateError
-from tests.support.training import differing, make_envs, make_model
+from rlcore import DistributionalPPO, NonFiniteReturnError, ReturnScale, StateError
+from rlcore.ppo.returns import Moments, require_finite
+from tests.support.training import acting, differing, make_envs, make_model
 
 STILL: dict[str, Any] = {"optimizer_class": "sgd", "learning_rate": 1e-30, "variance_gradient_scaling": False}
 """Training that moves no weight: a step is smaller than any weight can hold."""
@@ -78,16 +79,6 @@ def test_utilities_of_the_critics_output_layers_go_with_their_weights_and_no_oth
         assert differing({"": state}, {"": {name: optimizer.state[parameter][name] for name in state}}) == []
 
 
-@pytest.mark.parametrize("return_scale", [None, "snapshot"])
-def test_utilities_stay_where_no_critic_is_corrected(return_scale: str | None) -> None:
-    model = make_model(optimizer_class="upgd", return_scale=return_scale)
-    model.learn(48)
-    before = copy.deepcopy(model.policy.optimizer.state_dict())
-    model.rollout_buffer.returns *= 16.0
-    model._scale_returns()
-    assert differing(before, model.policy.optimizer.state_dict()) == []
-
-
 def test_every_rollout_is_trained_on_with_statistics_that_contain_it() -> None:
     envs = Rewards(make_envs())
     model = make_model(envs, n_epochs=1, return_scale_decay=0.5)
@@ -126,43 +117,6 @@ def test_buffer_and_log_are_in_raw_units() -> None:
     assert model.value_scale.statistics.mean == pytest.approx(buffer.returns.mean(), rel=1e-5)
 
 
-def test_without_a_scale_nothing_is_logged_of_it() -> None:
-    model = make_model(return_scale=None)
-    model.learn(48)
-    assert not any(key.startswith("train/return") for key in model.logger.name_to_value)
-
-
-def test_value_clipping_is_in_units_of_the_return() -> None:
-    model = make_model()
-    model.learn(96)
-    values, (mean, std) = model.policy.values, model.value_scale.snapshot
-    assert std > 1.5
-    old = torch.full((1, 2), mean)
-    outputs = torch.full((1, 2, 8), 2.0)
-    returns = torch.tensor([mean + 3 * std])
-    at_edge = torch.full((1, 2, 8), 0.5)
-    pulled_back = values.loss(outputs, returns, old, 0.5 * std)
-    assert pulled_back.item() == pytest.approx(values.loss(at_edge, returns, old, None).item(), rel=1e-4)
-    assert values.loss(outputs, returns, old, 2.5 * std).item() == pytest.approx(
-        values.loss(outputs, returns, old, None).item(), rel=1e-4
-    )
-
-
-def test_an_update_that_fails_undoes_statistics_and_correction_together() -> None:
-    model = make_model()
-    model.learn(48)
-    before, values = model.get_parameters(), raw_values(model)
-
-    def failing() -> None:
-        raise FloatingPointError
-
-    model.policy.optimizer.step = failing  # type: ignore[method-assign,assignment]
-    with pytest.raises(FloatingPointError):
-        model.learn(48, reset_num_timesteps=False)
-    assert differing(before, model.get_parameters()) == []
-    assert torch.equal(raw_values(model), values)
-
-
 UNSCALED: dict[str, Any] = {"return_scale": None, "variance_gradient_scaling": False, "optimizer_class": "adam"}
 NOBODY_ELSE_LOOKS = {
     "zero_lag": {},
@@ -186,94 +140,147 @@ def test_rewards_that_are_no_numbers_are_named_and_leave_no_trace(scale: str) ->
 
 
 @pytest.mark.parametrize("return_scale", ["zero_lag", "snapshot"])
-@pytest.mark.parametrize("copied", ["file", "pickle", "deepcopy"])
-def test_training_goes_on_exactly_after_a_copy(return_scale: str, copied: str, tmp_path: Path) -> None:
-    model = make_model(return_scale=return_scale)
-    model.learn(96)
-    if copied == "file":
-        model.save(tmp_path / "model.zip")
-        twin = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu")
-    else:
-        twin = pickle.loads(pickle.dumps(model)) if copied == "pickle" else copy.deepcopy(model)  # noqa: S301
-        twin.set_env(make_envs(), force_reset=False)
-    model.learn(48, reset_num_timesteps=False)
-    twin.learn(48, reset_num_timesteps=False)
-    assert differing(model.get_parameters(), twin.get_parameters()) == []
-
-
-class SaveAndStop(BaseCallback):
-    """Saves in the middle of the third rollout, and stops there."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path = path
-
-    def _on_step(self) -> bool:
-        if self.n_calls == 2 * 16 + 5:
-            self.model.save(self.path)
-        return self.n_calls < 2 * 16 + 5
-
-
-@pytest.mark.parametrize("return_scale", ["zero_lag", "snapshot"])
 def test_a_run_cut_in_a_rollout_resumes_across_the_next_update(return_scale: str, tmp_path: Path) -> None:
     whole = make_model(return_scale=return_scale)
     whole.learn(192)
-    make_model(return_scale=return_scale).learn(192, callback=SaveAndStop(tmp_path / "model.zip"))
+    cut = make_model(return_scale=return_scale)
+    cut.learn(192, callback=acting(2 * 16 + 5, lambda: cut.save(tmp_path / "model.zip"), go_on=False))
     resumed = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu")
     resumed.learn(192 - resumed.num_timesteps, reset_num_timesteps=False)
     assert differing(whole.get_parameters(), resumed.get_parameters()) == []
 
 
-def test_a_damaged_state_is_refused_whole_by_every_kind_of_model() -> None:
-    giver = make_model()
-    giver.learn(48)
-    state = giver.get_parameters()
-    damaged = {**state, "return_scale_state": {**state["return_scale_state"], "std_snapshot": 0.0}}
-    unfitting = {**state, "policy": {**state["policy"], "value_net.heads.0.2.weight": torch.zeros(1)}}
-    name = "value_net.heads.0.2.bias"
-    incomplete = {**state, "policy": {key: tensor for key, tensor in state["policy"].items() if key != name}}
-    for model in (make_model(seed=3),):
-        before = scaled(model)
-        for broken, words in (
-            (incomplete, name),
-            (damaged, "std_snapshot"),
-            (unfitting, r"policy\['value_net"),
-            ({}, "missing are .*policy.optimizer"),
-        ):
-            with pytest.raises(StateError, match=words):
-                model.set_parameters(broken)
-            assert differing(before, scaled(model)) == []
-
-
-class SnapshotInRollout(BaseCallback):
-    """Records what values are scaled with in each rollout."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: set[tuple[float, float]] = set()
-
-    def _on_step(self) -> bool:
-        assert isinstance(self.model, DistributionalPPO)
-        self.seen.add(self.model.value_scale.snapshot)
-        return True
-
-
 def test_the_lagging_scale_takes_its_snapshot_before_the_first_step_of_a_rollout() -> None:
     model = make_model(return_scale="snapshot")
     model.learn(48)
-    latest, watch = model.value_scale.statistics, SnapshotInRollout()
-    model.learn(48, callback=watch, reset_num_timesteps=False)
-    assert watch.seen == {latest}
-
-
-def test_a_normaliser_of_rewards_and_a_return_scale_go_together() -> None:
-    plain, normalised = make_model(), make_model(VecNormalize(make_envs(), norm_obs=False, norm_reward=True))
-    for model in (plain, normalised):
-        model.learn(48)
-        assert model.value_scale.statistics.mean == pytest.approx(model.rollout_buffer.returns.mean(), rel=1e-5)
-    assert normalised.value_scale.statistics.mean < 0.8 * plain.value_scale.statistics.mean
+    latest, seen = model.value_scale.statistics, []
+    model.learn(48, lambda *_: seen.append(model.value_scale.snapshot) is None, reset_num_timesteps=False)
+    assert seen == [latest] * 16
 
 
 @pytest.mark.parametrize(("name", "value"), [("return_scale_decay", 0.25), ("return_scale_min_std", 0.125)])
 def test_settings_reach_the_scale(name: str, value: float) -> None:
     assert getattr(make_model(**{name: value}).value_scale, name.removeprefix("return_scale_")) == value
+
+
+def rollouts(count: int, size: int = 50) -> list[NDArray[np.float32]]:
+    """Returns whose mean and spread change from rollout to rollout."""
+    generator = np.random.default_rng(3)
+    return [(generator.normal(size=(size, 2)) * (i + 1) + 10 * i).astype(np.float32) for i in range(count)]
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.5, 0.99])
+def test_statistics_are_those_of_all_rollouts_together_each_weighed_by_its_age(decay: float) -> None:
+    scale, seen = ReturnScale("zero_lag", decay, 1e-4), rollouts(5)
+    for returns in seen:
+        scale.update(returns)
+    weights = np.array([decay**age for age in (4, 3, 2, 1, 0)])
+    weights /= weights.sum()
+    exact = [returns.astype(np.float64) for returns in seen]
+    mean = sum(w * r.mean() for w, r in zip(weights, exact, strict=True))
+    square = sum(w * (r**2).mean() for w, r in zip(weights, exact, strict=True))
+    assert scale.statistics == pytest.approx((mean, np.sqrt(square - mean**2)), rel=1e-12)
+
+
+@pytest.mark.parametrize("constant", [0.0, 1e6, -1e-3])
+def test_constant_returns_do_not_explode(constant: float) -> None:
+    scale = ReturnScale("zero_lag", 0.9, 0.01)
+    for _ in range(20):
+        scale.update(np.full(64, constant, dtype=np.float32))
+    scale.activate()
+    assert scale.snapshot.std == 0.01
+    assert abs(scale.normalise(torch.tensor(constant)).item()) < 1e-3
+
+
+def test_small_spread_around_a_large_mean_is_measured() -> None:
+    scale = ReturnScale("zero_lag", 0.9, 1e-4)
+    for _ in range(200):
+        scale.update(np.array([1e8 - 1.0, 1e8 + 1.0]))
+    assert scale.statistics == pytest.approx((1e8, 1.0), rel=1e-9)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_returns_that_are_no_numbers_are_counted_and_refused(value: float) -> None:
+    require_finite(np.array([1.0, 2.0]))
+    with pytest.raises(NonFiniteReturnError, match=r"2 of 4 returns .* rewards"):
+        require_finite(np.array([[value, 1.0], [2.0, value]]))
+
+
+def test_zero_lag_measures_before_the_update_and_corrects_every_layer_by_the_change() -> None:
+    scale, (first, second) = ReturnScale("zero_lag", 0.9, 1e-4), rollouts(2)
+    torch.manual_seed(0)
+    layers, inputs = [nn.Linear(4, 3), nn.Linear(4, 3)], torch.randn(5, 4)
+    for returns in (first, second):
+        raw = [scale.denormalise(layer(inputs)) for layer in layers]
+        scale.before_update(returns, layers)
+        assert scale.snapshot == scale.statistics
+        for layer, expected in zip(layers, raw, strict=True):
+            assert torch.allclose(scale.denormalise(layer(inputs)), expected, rtol=1e-5, atol=1e-5)
+            assert (layer.weight.dtype, layer.weight.requires_grad) == (torch.float32, True)
+        used = scale.snapshot
+        scale.after_update(returns)
+        scale.before_rollout()
+        assert scale.snapshot == scale.statistics == used
+
+
+def test_snapshot_keeps_the_documented_order_lag_included() -> None:
+    scale, (first, second) = ReturnScale("snapshot", 0.0, 1e-4), rollouts(2)
+    layer = nn.Linear(4, 3)
+    weight = layer.weight.detach().clone()
+    history = []
+    for returns in (first, second):
+        scale.before_rollout()
+        scale.before_update(returns, [layer])
+        history.append(scale.snapshot)
+        scale.after_update(returns)
+        history.append(scale.snapshot)
+    measured = Moments(float(first.mean(dtype=np.float64)), float(first.std(dtype=np.float64)))
+    assert history == [(0.0, 1.0), (0.0, 1.0), measured, measured]
+    assert scale.statistics != scale.snapshot
+    scale.before_rollout()
+    assert scale.snapshot == scale.statistics
+    assert torch.equal(layer.weight, weight)
+
+
+def test_the_lagging_snapshot_is_taken_before_each_update_too() -> None:
+    scale = ReturnScale("snapshot", 0.9, 1e-4)
+    scale.after_update(np.array([2.0, 6.0]))
+    assert scale.statistics == pytest.approx((4.0, 2.0))
+    scale.before_update(np.array([0.0]), [])
+    assert scale.snapshot == scale.statistics
+
+
+def test_without_a_rule_nothing_is_scaled_measured_or_saved() -> None:
+    scale, layer = ReturnScale(None, 0.9, 1e-4), nn.Linear(4, 3)
+    weight = layer.weight.detach().clone()
+    scale.before_rollout()
+    scale.before_update(np.array([5.0, 7.0]), [layer])
+    scale.after_update(np.array([5.0, 7.0]))
+    assert scale.statistics == scale.snapshot == (0.0, 1.0)
+    assert torch.equal(layer.weight, weight)
+    assert scale.state_dict() is None
+    with pytest.raises(StateError, match="return_scale=None"):
+        scale.load_state_dict({})
+
+
+BROKEN: dict[str, dict[str, Any]] = {
+    "a weight beyond 1": {"weight": 1.5},
+    "a negative variance": {"variance": -1.0},
+    "no spread": {"std_snapshot": 0.0},
+    "NaN": {"mean": float("nan")},
+    "infinity": {"mean_snapshot": float("inf")},
+    "a flag": {"mean": True},
+    "a tensor": {"variance": torch.tensor(1.0)},
+    "nothing": {"weight": None},
+    "an unknown entry": {"means": 1.0},
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_state_that_is_none_is_refused_and_changes_nothing(case: str) -> None:
+    scale = ReturnScale("zero_lag", 0.9, 1e-4)
+    scale.update(np.array([1.0, 4.0]))
+    before = scale.state_dict()
+    with pytest.raises(StateError, match=f"return_scale_state.*{next(iter(BROKEN[case]))}"):
+        scale.load_state_dict({**before, **BROKEN[case]})
+    assert scale.state_dict() == before

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
-from stable_baselines3.common.callbacks import BaseCallback
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from rlcore import DistributionalPPO
 from rlcore.ppo import state_parts
-from tests.support.training import differing, make_envs, make_model
+from tests.support.configurations import ALWAYS_MOVING
+from tests.support.training import acting, differing, make_envs, make_model, tensors_in
 
 
 def trained(**settings: Any) -> DistributionalPPO:
@@ -50,19 +52,6 @@ def test_every_global_generator_goes_on_where_it_was_captured() -> None:
     assert [draws(), draws()] == first
 
 
-class Act(BaseCallback):
-    """Does one thing in the middle of a rollout, then lets training go on or stops it."""
-
-    def __init__(self, action: Callable[[], object], *, go_on: bool) -> None:
-        super().__init__()
-        self.action, self.go_on = action, go_on
-
-    def _on_step(self) -> bool:
-        if self.n_calls == 5:
-            self.action()
-        return self.go_on or self.n_calls < 5
-
-
 def test_parameters_given_in_the_middle_of_a_rollout_are_those_that_a_save_holds() -> None:
     model, given = trained(), trained(seed=5).get_parameters()
     held: dict[str, Any] = {}
@@ -71,13 +60,13 @@ def test_parameters_given_in_the_middle_of_a_rollout_are_those_that_a_save_holds
         model.set_parameters(given)
         held.update(model.__getstate__()["state"])
 
-    model.learn(48, callback=Act(exploit, go_on=True), reset_num_timesteps=False)
+    model.learn(48, callback=acting(5, exploit, go_on=True), reset_num_timesteps=False)
     assert differing({key: held[key] for key in given}, given) == []
 
 
 def test_environments_set_after_a_stop_in_a_rollout_are_those_that_a_save_holds() -> None:
     model = trained()
-    model.learn(48, callback=Act(lambda: None, go_on=False), reset_num_timesteps=False)
+    model.learn(48, callback=acting(5, go_on=False), reset_num_timesteps=False)
     stopped = model.__getstate__()["state"]
     assert stopped["lstm_state"] is not None
     other = make_envs(normalize=True, seed=9)
@@ -100,3 +89,127 @@ def test_episodes_of_arrays_are_saved_and_loaded_without_what_no_file_can_hold()
     file.seek(0)
     loaded = DistributionalPPO.load(file, env=make_envs(), device="cpu")
     assert list(loaded.ep_info_buffer or ()) == [{"r": [value], "l": [4], "t": 1.0} for value in (4.0, 6.0)]
+
+
+def reloaded(model: DistributionalPPO, folder: Path, **settings: Any) -> DistributionalPPO:
+    model.save(folder / "model.zip")
+    return DistributionalPPO.load(folder / "model.zip", env=make_envs(normalize=True), device="cpu", **settings)
+
+
+@pytest.fixture
+def stopped() -> DistributionalPPO:
+    model = make_model(make_envs(normalize=True))
+    model.learn(144, callback=acting(21, go_on=False))
+    return model
+
+
+def test_an_optimizer_rebuilt_after_a_stop_is_what_is_saved(stopped: DistributionalPPO, tmp_path: Path) -> None:
+    stopped.rebuild_optimizer()
+    assert len(reloaded(stopped, tmp_path).policy.optimizer.state) == 0
+
+
+def test_setting_what_is_there_already_in_a_rollout_changes_nothing_of_the_resume(tmp_path: Path) -> None:
+    whole = make_model(make_envs(normalize=True))
+    whole.learn(144)
+    expected = whole.get_parameters()
+    cut = make_model(make_envs(normalize=True))
+
+    def give_it_its_own_policy() -> None:
+        cut.set_parameters({"policy": cut.get_parameters()["policy"]}, exact_match=False)
+        cut.save(tmp_path / "model.zip")
+
+    cut.learn(144, callback=acting(21, give_it_its_own_policy, go_on=False))
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(normalize=True), device="cpu")
+    loaded.learn(144 - loaded.num_timesteps, reset_num_timesteps=False)
+    assert differing(expected, loaded.get_parameters()) == []
+
+
+def test_an_update_that_fails_leaves_no_trace() -> None:
+    model = make_model(**ALWAYS_MOVING)
+    model.learn(48)
+    before, updates = model.get_parameters(), model._n_updates
+    step, calls = model.policy.optimizer.step, []
+
+    def failing() -> None:
+        calls.append(1)
+        if len(calls) == 3:
+            raise FloatingPointError
+        step()
+
+    model.policy.optimizer.step = failing  # type: ignore[method-assign,assignment]
+    with pytest.raises(FloatingPointError):
+        model.learn(48, reset_num_timesteps=False)
+    assert differing(before, model.get_parameters()) == []
+    assert model._n_updates == updates
+
+
+def test_an_interrupted_update_is_saved_as_it_began_and_resumes_exactly(tmp_path: Path) -> None:
+    whole = make_model(make_envs(normalize=True))
+    whole.learn(144)
+    expected = whole.get_parameters()
+
+    model = make_model(make_envs(normalize=True))
+    step, steps = model.policy.optimizer.step, []
+
+    def interrupted() -> None:
+        steps.append(1)
+        if len(steps) == 6:
+            raise KeyboardInterrupt
+        step()
+
+    model.policy.optimizer.step = interrupted  # type: ignore[method-assign,assignment]
+    with pytest.raises(KeyboardInterrupt):
+        model.learn(144)
+    model.save(tmp_path / "model.zip")
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(normalize=True), device="cpu")
+    assert loaded.num_timesteps == 48
+    loaded.learn(144 - 48, reset_num_timesteps=False)
+    assert differing(expected, loaded.get_parameters()) == []
+
+
+NEEDS_CUDA = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+DEVICES = ["cpu", pytest.param("cuda", marks=NEEDS_CUDA)]
+
+
+@pytest.mark.parametrize("later", DEVICES)
+@pytest.mark.parametrize("first", DEVICES)
+def test_a_model_goes_on_training_where_it_is_loaded(first: str, later: str) -> None:
+    model, file = make_model(device=first), io.BytesIO()
+    model.learn(96)
+    assert {parameter.device.type for parameter in model.policy.parameters()} == {first}
+    model.save(file)
+    file.seek(0)
+    loaded = DistributionalPPO.load(file, env=make_envs(), device=later)
+    assert {parameter.device.type for parameter in loaded.policy.parameters()} == {later}
+    saved, restored = ([each.cpu() for each in tensors_in(m.get_parameters())] for m in (model, loaded))
+    assert len(saved) > 20
+    assert all(torch.equal(one, other) for one, other in zip(saved, restored, strict=True))
+    loaded.learn(48, reset_num_timesteps=False)
+    trained = [each.cpu() for each in tensors_in(loaded.get_parameters())]
+    assert any(not torch.equal(one, other) for one, other in zip(saved, trained, strict=True))
+    assert all(parameter.isfinite().all() for parameter in loaded.policy.parameters())
+
+
+class OnMeta(TorchDispatchMode):
+    """Counts the operators that give a tensor on the device `meta`."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = func(*args, **(kwargs or {}))
+        self.count += isinstance(given, torch.Tensor) and given.is_meta
+        return given
+
+
+def test_a_minibatch_of_many_sequences_comes_to_the_device_in_one_copy_a_field() -> None:
+    model = make_model()
+    model.learn(96)
+    buffer = model.rollout_buffer
+    on_cpu, buffer.device = buffer.device, torch.device("meta")
+    with OnMeta() as meta:
+        samples = next(buffer.get(None))
+    assert buffer.device.type == "meta" != on_cpu.type
+    assert len(buffer.seq_start_indices) > 3
+    fields = tree_leaves(samples)
+    assert {field.device.type for field in fields} == {"meta"}
+    assert meta.count == len(fields) == 12

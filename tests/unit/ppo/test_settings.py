@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import inspect
-import pydoc
-from typing import Any
+import pickle
+from pathlib import Path
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
-from rlcore import DistributionalPPO, PPOSettings, SettingError, UnknownSettingError
+from rlcore import DistributionalPPO, PPOSettings, ResumeWarning, SettingError, UnknownSettingError, load_policy
+from rlcore.ppo.construction import NO_SETTINGS
 from rlcore.ppo.settings import resolve_settings
+from tests.support.space_cases import BOX, IMAGE, TWO, Echo
+from tests.support.training import make_envs, make_model
 
 UNKNOWN: dict[str, tuple[dict[str, Any], str]] = {
     "of the audited system": ({"vgs_enabled": True}, "use variance_gradient_scaling"),
@@ -86,13 +91,6 @@ def test_a_value_that_cannot_be_used_raises_one_line_with_setting_and_value(case
     assert caught.value.setting
 
 
-def test_every_type_that_a_value_may_have_is_named() -> None:
-    with pytest.raises(
-        SettingError, match=r"'x' cannot be used \(.*\): input should be a valid number, or .* callable"
-    ):
-        PPOSettings(learning_rate="x")
-
-
 BEYOND: dict[str, list[float]] = {
     "learning_rate": [0.0, 1e7],
     "n_steps": [0],
@@ -122,24 +120,6 @@ def test_a_value_beyond_its_range_is_refused_with_the_meaning_of_the_setting(nam
     with pytest.raises(SettingError, match=rf"^{name}={value} cannot be used \(.*\): ") as caught:
         PPOSettings(**{name: value})
     assert caught.value.setting == name
-
-
-def test_help_shows_every_setting_with_its_type_default_and_meaning() -> None:
-    parameters = inspect.signature(DistributionalPPO).parameters
-    assert set(PPOSettings.model_fields) <= set(parameters)
-    assert parameters["vgs_beta"].default == 0.99
-    text = pydoc.render_doc(DistributionalPPO, renderer=pydoc.plaintext)
-    assert "vgs_beta = 0.99: decay of the scaler's statistics" in text
-    assert "vgs_estimator: Literal['mean', 'spatial', 'total', 'element'] = 'mean'" in text.replace("typing.", "")
-    assert " at 0x" not in text.split("Method resolution order")[0]
-
-
-def test_the_settings_become_attributes_of_the_model() -> None:
-    given: dict[str, Any] = {"n_steps": 4, "ent_coef": 0.25, "variance_gradient_scaling": True, "vgs_alpha": 0.5}
-    model = DistributionalPPO("MlpLstmPolicy", "CartPole-v1", **given)
-    assert (model.n_steps, model.ent_coef, model.vgs_alpha, model.learning_rate) == (4, 0.25, 0.5, 2e-3)
-    assert model.variance_gradient_scaler is not None
-    assert model.variance_gradient_scaler.settings.alpha == 0.5
 
 
 def test_a_dict_that_the_user_gave_is_left_as_it_was() -> None:
@@ -200,3 +180,177 @@ def test_what_follows_from_the_settings_that_are_given(given: dict[str, Any], ex
     assert found == expected
     assert [type(value) for value in found.values()] == [type(value) for value in expected.values()]
     assert resolve_settings(dict(resolved), asked=()) == resolved
+
+
+@pytest.fixture
+def tuned(tmp_path: Path) -> Path:
+    """The file of a model with settings of its own for what can be switched off."""
+    model = make_model(vgs_beta=0.5, return_scale_decay=0.5, kl_penalty_target=0.01, kl_penalty_coef=0.5)
+    model.learn(48)
+    model.save(tmp_path / "tuned.zip")
+    return tmp_path / "tuned.zip"
+
+
+def switched_off(file: Path) -> DistributionalPPO:
+    off: dict[str, Any] = {"variance_gradient_scaling": False, "kl_penalty_target": None}
+    with pytest.warns(ResumeWarning, match="gradient statistics are dropped"):
+        return DistributionalPPO.load(file, env=make_envs(), device="cpu", **off)
+
+
+def test_what_a_file_brings_may_be_idle(tuned: Path, tmp_path: Path) -> None:
+    model = switched_off(tuned)
+    model.save(tmp_path / "off.zip")
+    again = DistributionalPPO.load(tmp_path / "off.zip", device="cpu")
+    copy = pickle.loads(pickle.dumps(again))  # noqa: S301
+    for each in (model, again, copy):
+        assert (each.vgs_beta, each.return_scale_decay, each.kl_penalty_coef) == (0.5, 0.5, 0.5)
+    assert load_policy(tmp_path / "off.zip").device.type == "cpu"
+
+
+def test_what_is_asked_for_at_a_load_may_not(tuned: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"vgs_alpha=0\.5 would do nothing, as variance_gradient_scaling=False"):
+        DistributionalPPO.load(tuned, device="cpu", variance_gradient_scaling=False, vgs_alpha=0.5)
+    switched_off(tuned).save(tmp_path / "off.zip")
+    with pytest.raises(SettingError, match=r"vgs_alpha=0\.5 would do nothing, as variance_gradient_scaling=False"):
+        DistributionalPPO.load(tmp_path / "off.zip", device="cpu", vgs_alpha=0.5)
+
+
+def test_setting_an_attribute_of_what_is_switched_off_is_refused() -> None:
+    model = make_model()
+    with pytest.raises(SettingError, match=r"kl_penalty_coef=0\.5 would do nothing, as kl_penalty_target=None"):
+        model.kl_penalty_coef = 0.5
+    model.kl_penalty_target = 0.01
+    model.kl_penalty_coef = 0.5
+    assert model.kl_penalty.coefficient == 0.5
+
+
+NESTED = spaces.Dict({"inner": spaces.Dict({"x": BOX})})
+
+# Space and policy of each case; the first word of the space is in the message.
+OBSERVATIONS: list[tuple[spaces.Space[Any], str]] = [
+    (NESTED, "MultiInputLstmPolicy"),
+    (spaces.Dict({}), "MultiInputLstmPolicy"),
+    (spaces.Tuple([BOX, TWO]), "MlpLstmPolicy"),
+    (spaces.Dict({"pair": spaces.Tuple([BOX])}), "MultiInputLstmPolicy"),
+    (spaces.Graph(BOX, None), "MlpLstmPolicy"),
+    (spaces.Text(5), "MlpLstmPolicy"),
+    (spaces.MultiDiscrete([[2, 3], [4, 5]]), "MlpLstmPolicy"),
+    (spaces.Discrete(3, start=1), "MlpLstmPolicy"),
+    (spaces.MultiDiscrete([3, 2], start=[0, 1]), "MlpLstmPolicy"),
+    (spaces.MultiDiscrete([]), "MlpLstmPolicy"),
+    (spaces.Box(-1, 1, ()), "MlpLstmPolicy"),
+    (spaces.Box(-1, 1, (2, 0)), "MlpLstmPolicy"),
+    (spaces.MultiBinary(()), "MlpLstmPolicy"),
+    (spaces.Dict({"x": BOX, "none": spaces.Box(-1, 1, (0,))}), "MultiInputLstmPolicy"),
+    # A policy for other observations.
+    (spaces.Dict({"b": BOX, "a": TWO}), "MlpLstmPolicy"),
+    (spaces.Dict({"view": IMAGE}), "CnnLstmPolicy"),
+    (BOX, "MultiInputLstmPolicy"),
+]
+ACTIONS: list[spaces.Space[Any]] = [
+    spaces.Dict({"x": TWO}),
+    spaces.Tuple([TWO]),
+    spaces.Text(5),
+    spaces.Discrete(3, start=2),
+    spaces.MultiDiscrete([3, 2], start=[5, -1]),
+    spaces.MultiDiscrete([[2, 3], [4, 5]]),
+    spaces.MultiDiscrete([]),
+    spaces.MultiBinary((2, 2)),
+    spaces.MultiBinary([3]),
+    spaces.Box(-np.inf, 1, (2,)),
+    spaces.Box(-1, 1, (0,)),
+    spaces.Box(0, 5, (2,), np.int64),
+]
+SIDES = [
+    *((space, TWO, policy, f"the observations are .*{type(space).__name__}") for space, policy in OBSERVATIONS),
+    *((BOX, space, "MlpLstmPolicy", f"the actions are .*{type(space).__name__}") for space in ACTIONS),
+]
+
+
+@pytest.mark.parametrize(("observations", "actions", "policy", "words"), SIDES, ids=lambda value: str(value)[:40])
+def test_what_the_table_does_not_have_is_refused_in_one_line_that_says_what_it_has(
+    observations: spaces.Space[Any], actions: spaces.Space[Any], policy: str, words: str
+) -> None:
+    with pytest.raises(SettingError, match=rf"{words}.* does not take: 'MlpLstmPolicy' reads") as caught:
+        DistributionalPPO(policy, Echo(observations, actions))
+    assert "\n" not in str(caught.value)
+
+
+def test_images_that_are_normalised_already_are_read_when_told_so() -> None:
+    options = {"features_extractor_kwargs": {"features_dim": 4}}
+    policy_kwargs = {"normalize_images": False, "lstm_hidden_size": 4, **options}
+    model = make_model(Echo(spaces.Box(0, 1, (3, 40, 40)), TWO), "CnnLstmPolicy", policy_kwargs=policy_kwargs)
+    assert model.learn(16).num_timesteps == 16
+    assert options == {"features_extractor_kwargs": {"features_dim": 4}}
+    assert model.policy.critic_arch == []
+
+
+SMALL: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "seed": 0}
+
+
+def keywords() -> dict[str, inspect.Parameter]:
+    parameters = inspect.signature(DistributionalPPO).parameters
+    return {name: each for name, each in parameters.items() if name not in (*NO_SETTINGS, "unknown")}
+
+
+def test_the_constructor_takes_every_setting_with_its_default_and_nothing_else() -> None:
+    defaults = {name: each.default for name, each in keywords().items()}
+    assert defaults == {name: field.default for name, field in PPOSettings.model_fields.items()}
+    assert list(defaults) == list(PPOSettings.model_fields)
+
+
+def test_the_types_of_keywords_are_those_of_the_table() -> None:
+    table = get_type_hints(PPOSettings)  # without the limits, which are pydantic's
+    assert {name: each.annotation for name, each in keywords().items()} == {name: table[name] for name in keywords()}
+
+
+def settings_of(model: DistributionalPPO) -> dict[str, Any]:
+    return {**model.__getstate__()["settings"], "clip_range": model.clip_range(1.0)}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"variance_gradient_scaling": False}, {"value_distribution": "categorical", "v_min": 0.0, "v_max": 1.0}],
+    ids=["defaults", "no scaling", "atoms"],
+)
+def test_the_table_can_be_passed_back_in(settings: dict[str, Any]) -> None:
+    dumped = PPOSettings(**settings, **SMALL).model_dump()
+    again = DistributionalPPO("MlpLstmPolicy", make_envs(), device="cpu", **dumped)
+    direct = DistributionalPPO("MlpLstmPolicy", make_envs(), device="cpu", **settings, **SMALL)
+    assert settings_of(again) == settings_of(direct)
+
+
+class TestAttributes:
+    """A setting that is assigned to later changes what trains, or raises."""
+
+    @pytest.mark.parametrize(
+        ("name", "value", "trains_with"),
+        [
+            ("vgs_alpha", 0.7, lambda model: model.variance_gradient_scaler.settings.alpha),
+            ("gamma", 0.5, lambda model: model.rollout_buffer.gamma),
+            ("gae_lambda", 0.5, lambda model: model.rollout_buffer.gae_lambda),
+            ("huber_kappa", 0.5, lambda model: model.policy.values.huber_kappa),
+            ("learning_rate", 0.125, lambda model: model.policy.optimizer.param_groups[0]["lr"]),
+            ("clip_range", 0.125, lambda model: model.clip_range(1.0)),
+            ("ent_coef", 0.25, lambda model: model.entropy_schedule.coefficient(1.0)),
+            ("critic_lr_multiplier", 2.0, lambda model: model.policy.optimizer.param_groups[1]["lr"] / 0.005),
+        ],
+    )
+    def test_what_trains_has_the_new_value_before_and_after_a_load(
+        self, name: str, value: object, trains_with: Any, tmp_path: Path
+    ) -> None:
+        model = make_model(learning_rate=0.005)
+        assert trains_with(model) != value
+        setattr(model, name, value)
+        assert trains_with(model) == pytest.approx(value)
+        model.save(tmp_path / "model.zip")
+        loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu")
+        assert trains_with(loaded) == pytest.approx(trains_with(model))
+
+    @pytest.mark.parametrize(("name", "value"), [("n_steps", 8), ("n_critics", 1), ("seed", 3), ("n_quantiles", 4)])
+    def test_what_cannot_change_raises_and_stays(self, name: str, value: object) -> None:
+        model = make_model()
+        before = getattr(model, name)
+        with pytest.raises(SettingError, match=f"{name}={value} cannot change in a model that exists"):
+            setattr(model, name, value)
+        assert getattr(model, name) == before
