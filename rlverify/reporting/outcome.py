@@ -269,14 +269,13 @@ def _after_blocks(outcome: Outcome) -> list[str]:
 
 
 def _in_one_line(problems: Sequence[Problem], what: str) -> list[str]:
-    """One line for several problems of a kind, with the first reasons and remedies."""
+    """One line for several problems of a kind, with the first reasons, each with its remedy."""
     if len(problems) < 2:
         return [str(problem) for problem in problems]
-    why = [*dict.fromkeys(problem.sentence for problem in problems)]
+    why = [*dict.fromkeys("; ".join(filter(None, (each.sentence, each.remedy))) for each in problems)]
     more = [f"and {len(why) - SHOWN_REASONS} more"] * (len(why) > SHOWN_REASONS)
-    remedies = [*dict.fromkeys(problem.remedy for problem in problems if problem.remedy)][:SHOWN_REASONS]
     subjects = few((problem.subject for problem in problems), SHOWN_IDS)
-    return [f"{len(problems)} {what} ({subjects}): {'; '.join([*why[:SHOWN_REASONS], *more, *remedies])}"]
+    return [f"{len(problems)} {what} ({subjects}): {'; '.join([*why[:SHOWN_REASONS], *more])}"]
 
 
 def _shortened(text: str) -> str:

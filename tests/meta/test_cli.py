@@ -180,7 +180,7 @@ def test_a_folder_that_cannot_be_written_is_one_line_before_measuring(toy: Comma
         code, output, errors = toy(*command, "--reports", tmp_path / "file" / "reports")
         assert (code, output) == (2, "")
         assert is_one_line(
-            errors, "rlverify: folder", "cannot be written: Not a directory; nothing was changed; make it writable"
+            errors, "rlverify: evidence", "cannot be written: Not a directory; nothing was changed; make it writable"
         )
 
 

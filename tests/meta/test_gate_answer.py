@@ -311,14 +311,6 @@ def test_code_that_changed_and_moved_no_value_passes_without_a_word(committed: P
     assert "audit --update" not in found.text("summary.md")
 
 
-def test_two_formats_in_one_file_are_refused(committed: Path, rlverify: Invoke, tmp_path: Path) -> None:
-    done = rlverify("gate", "--junit", "one", "--sarif", str(Path("x/../one")), cwd=str(tmp_path))
-    assert done.returncode == 2
-    done = rlverify("--project", str(committed), "gate", "--junit", "one", "--sarif", "one", cwd=str(tmp_path))
-    assert (done.returncode, "--junit and --sarif name the same file" in " ".join(done.stderr.split())) == (2, True)
-    assert not (tmp_path / "one").exists()
-
-
 @pytest.mark.parametrize("option", ["--junit", "--sarif", "--summary", "--json"])
 @pytest.mark.parametrize("path", [".", "pyproject.toml/file", "--jobs"])
 def test_a_bad_path_fails_before_anything_is_measured(

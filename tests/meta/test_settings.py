@@ -202,18 +202,6 @@ def test_a_project_is_found_from_a_folder_below_it(rlverify: Invoke) -> None:
     assert done.stdout.startswith("TOY-01: ")
 
 
-def test_a_catalogue_of_a_newer_version_is_refused(tmp_path: Path, rlverify: Invoke) -> None:
-    (tmp_path / "claims").mkdir()
-    (tmp_path / "claims" / "new.toml").write_text("schema_version = 2\n", encoding="utf-8")
-    write_settings(tmp_path, "toyproject", catalogue="claims")
-    done = rlverify("list", cwd=str(tmp_path))
-    assert done.returncode == 2
-    assert done.stderr == (
-        "rlverify: catalogue new.toml, schema_version: 2 is unknown; this rlverify reads up to version 1; upgrade it, "
-        "or correct the file\n"
-    )
-
-
 def test_two_faults_of_one_name_are_refused(tmp_path: Path, rlverify: Invoke) -> None:
     faults = tmp_path / "twice" / "faults"
     faults.mkdir(parents=True)
