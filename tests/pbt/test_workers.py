@@ -19,7 +19,7 @@ import torch
 from rlcore import DistributionalPPO, SettingError
 from rlcore.errors import WorkerError
 from rlcore.pbt.__main__ import run
-from rlcore.pbt.population import member_seed
+from rlcore.pbt.population import locked, member_seed
 from rlcore.pbt.turns import mean_episode_return
 from rlcore.pbt.workers import Executor, InlineExecutor, ProcessExecutor
 from tests.support.population_on_workers import FromFiles, LastFirst, build, build_model, contents, trained_inline
@@ -201,10 +201,10 @@ def test_jobs_must_be_at_least_one(jobs: Any) -> None:
 
 def test_a_worker_that_imports_a_script_which_trains_says_how_to_write_it(monkeypatch: pytest.MonkeyPatch) -> None:
     population = build("population", executor=ProcessExecutor(1))
+    population.folder.mkdir()
     monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
-    with pytest.raises(RuntimeError, match=r"if __name__ == '__main__':"):
+    with locked(population.folder), pytest.raises(RuntimeError, match=r"if __name__ == '__main__':"):
         population.train(1)
-    assert not list(Path("population", "members").glob("*"))
 
 
 @pytest.mark.slow
