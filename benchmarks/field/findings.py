@@ -8,7 +8,7 @@ from typing import Final, get_args
 
 from benchmarks.field.explanations import BY_DESIGN, EXPLANATIONS, OF_OPTIMIZERS, Explanation
 from benchmarks.field.records import Checked, Effect, Shown
-from rlverify.checks.engine.records import CheckRecord, Status
+from rlverify.checks.engine.check_records import CheckRecord, Status
 from rlverify.records.claims import Severity
 
 MARKS: Final = {

@@ -20,8 +20,8 @@ import torch
 from benchmarks.field.algorithms import ALGORITHMS, OFF_POLICY, ROLLOUT
 from benchmarks.field.effects import effect_of
 from benchmarks.field.records import Checked, Effect, FieldReport, Shown
-from rlverify.checks.engine.records import Status
-from rlverify.checks.engine.running import check_algorithm
+from rlverify.checks.engine.check_records import Status
+from rlverify.checks.engine.rule_runs import check_algorithm
 from rlverify.checks.rules.optimizers import check_optimizer
 from rlverify.records.attempts import Crash, attempt
 from rlverify.running.executors import Ended, Executor

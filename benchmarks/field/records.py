@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import ConfigDict, TypeAdapter
 
-from rlverify.checks.engine.records import CheckRecord
+from rlverify.checks.engine.check_records import CheckRecord
 
 
 @dataclass(frozen=True)

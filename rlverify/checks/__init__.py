@@ -13,8 +13,8 @@ from rlverify.checks import rules as _rules  # noqa: F401  # registers them
 from rlverify.checks import suite_checks as checks
 from rlverify.checks.adapters.adapter import Adapter, NotSupportedError
 from rlverify.checks.engine import faults as faults
-from rlverify.checks.engine.records import CheckFinding, CheckRecord, KnownFailure, Proof, Status
-from rlverify.checks.engine.running import check_algorithm, check_subject
+from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, KnownFailure, Proof, Status
+from rlverify.checks.engine.rule_runs import check_algorithm, check_subject
 from rlverify.checks.engine.subjects import Subject, subject
 from rlverify.checks.pytest_door import details, parametrize_with_checks, table
 from rlverify.checks.rules.checkpoints import check_checkpoint

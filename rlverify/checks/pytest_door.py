@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rlverify.checks.engine.records import CheckRecord, Status
+from rlverify.checks.engine.check_records import CheckRecord, Status
 from rlverify.checks.engine.rule import Rule
-from rlverify.checks.engine.running import chosen_rules, record_of
+from rlverify.checks.engine.rule_runs import chosen_rules, record_of
 from rlverify.checks.engine.session import TierName, tier_named
 from rlverify.checks.engine.subjects import Subject
 from rlverify.checks.suites import Suite

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rlverify.checks.engine import faults as faults
+from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.records import CheckFinding
 from rlverify.checks.engine.rule import RULES, Rule, failing, passing
 from rlverify.checks.engine.session import SubjectSession, digest_of
 from rlverify.checks.rules.resume import forgettable, resume_is_exact

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from rlverify.checks.adapters.adapter import Adapter
+from rlverify.checks.engine.check_records import CheckRecord, ExpectedFailures
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.records import CheckRecord, ExpectedFailures
 from rlverify.checks.engine.rule import RULES, Rule
-from rlverify.checks.engine.running import check_subject, rule_named
+from rlverify.checks.engine.rule_runs import check_subject, rule_named
 from rlverify.checks.engine.subjects import Subject, check_settings
 
 CLAIMS = "claims"

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rlverify.checks.engine.records import CheckRecord, Status
+from rlverify.checks.engine.check_records import CheckRecord, Status
 from rlverify.checks.engine.rule import Rule
 from rlverify.checks.pytest_door import details
 from rlverify.checks.targets import Target

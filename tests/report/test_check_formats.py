@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from syrupy.assertion import SnapshotAssertion
 
-from rlverify.checks.engine.records import CheckFinding, CheckRecord, KnownFailure, Proof, Severity, Status
+from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, KnownFailure, Proof, Severity, Status
 from rlverify.checks.engine.rule import RULES
 from rlverify.checks.engine.subjects import Subject
 from rlverify.checks.targets import Target

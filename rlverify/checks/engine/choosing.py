@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from rlverify.checks.engine.records import CheckRecord, Status
+from rlverify.checks.engine.check_records import CheckRecord, Status
 from rlverify.checks.engine.rule import RULES, Rule
 from rlverify.checks.engine.subjects import Subject
 from rlverify.records.errors import UsageError, suggestion

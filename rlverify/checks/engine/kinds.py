@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
 from rlverify.checks.adapters.adapter import Adapter
+from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, ExpectedFailures
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.records import CheckFinding, CheckRecord, ExpectedFailures
 from rlverify.checks.engine.rule import Rule
-from rlverify.checks.engine.running import chosen_rules, installed_modules, preload, record_of
+from rlverify.checks.engine.rule_runs import chosen_rules, installed_modules, preload, record_of
 from rlverify.checks.engine.session import SEED, SubjectSession
 from rlverify.checks.engine.subjects import Runs, Subject, check_settings
 from rlverify.checks.state.random_state import seed_globals

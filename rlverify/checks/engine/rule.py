@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rlverify.checks.engine.check_records import CheckFinding, Status
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.records import CheckFinding, Status
 from rlverify.checks.engine.session import SubjectSession
 from rlverify.records.claims import Severity
 

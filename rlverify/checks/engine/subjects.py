@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from rlverify.checks.adapters.adapter import Adapter
-from rlverify.checks.engine.records import CheckFinding, ExpectedFailures
+from rlverify.checks.engine.check_records import CheckFinding, ExpectedFailures
 from rlverify.checks.engine.rule import RULES, Rule
 from rlverify.checks.engine.session import TIERS, SubjectSession, Tier, TierName, tier_named
 from rlverify.checks.state.leaves import NUMBERS

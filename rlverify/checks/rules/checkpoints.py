@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from rlverify.checks.adapters.adapter import NotSupportedError
+from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, ExpectedFailures
 from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.kinds import Kind
-from rlverify.checks.engine.records import CheckFinding, CheckRecord, ExpectedFailures
 from rlverify.checks.engine.rule import failing, passing
 from rlverify.checks.engine.session import OTHER_SEED
-from rlverify.checks.state.pickles import is_data, pickles_in
 from rlverify.checks.state.random_state import seed_globals
+from rlverify.checks.state.saved_pickles import is_data, pickles_in
 from rlverify.checks.state.tree import walk
 from rlverify.records.attempts import Crash, attempt
 

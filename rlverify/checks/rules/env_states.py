@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from rlverify.checks.adapters import driving
+from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, ExpectedFailures
 from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.kinds import Kind
-from rlverify.checks.engine.records import CheckFinding, CheckRecord, ExpectedFailures
 from rlverify.checks.engine.rule import failing, passing
 from rlverify.checks.engine.session import OTHER_SEED, first_difference
 from rlverify.checks.state.random_state import seed_globals

@@ -10,8 +10,8 @@ from typing import Any, Final
 from rlverify.checks.adapters import driving
 from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine import faults as faults
+from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.records import CheckFinding
 from rlverify.checks.engine.rule import failing, passing, rule
 from rlverify.checks.engine.session import SubjectSession, Trained, first_difference
 from rlverify.checks.state.random_state import global_state, set_global_state

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine import faults as faults
-from rlverify.checks.engine.records import CheckFinding
+from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.rule import failing, passing, rule
 from rlverify.checks.engine.session import SubjectSession, digest_of
 from rlverify.checks.state.trained import named_parameters, reachable_tensors

@@ -10,8 +10,8 @@ import numpy as np
 
 from rlverify.checks.adapters import driving
 from rlverify.checks.engine import faults as faults
+from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.records import CheckFinding
 from rlverify.checks.engine.rule import failing, passing, rule
 from rlverify.checks.engine.session import SubjectSession
 from rlverify.checks.rules.training_settings import RESTORES_LAST_GROUP, judged, rates_used

@@ -11,8 +11,8 @@ from typing import Any, Final
 import torch
 
 from rlverify.checks.adapters.adapter import NotSupportedError
+from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, ExpectedFailures
 from rlverify.checks.engine.kinds import Kind
-from rlverify.checks.engine.records import CheckFinding, CheckRecord, ExpectedFailures
 from rlverify.checks.engine.rule import failing, passing
 from rlverify.checks.rules import optimizer_faults as planted
 from rlverify.checks.rules.optimizer_faults import OptimizerRun, OptimizerSubject, broken_leaves, pulled, set_options

@@ -8,8 +8,8 @@ import numpy as np
 
 from rlverify.checks.adapters import driving
 from rlverify.checks.engine import faults as faults
+from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.records import CheckFinding
 from rlverify.checks.engine.rule import failing, inconclusive, passing, rule
 from rlverify.checks.engine.session import SubjectSession
 from rlverify.checks.state.trained import named_parameters

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine import faults as faults
+from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.records import CheckFinding
 from rlverify.checks.engine.rule import failing, passing, rule
 from rlverify.checks.engine.session import SubjectSession
-from rlverify.checks.state.pickles import (
+from rlverify.checks.state.saved_pickles import (
     SERIALIZED,
     Pickle,
     imports,

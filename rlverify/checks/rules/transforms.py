@@ -10,9 +10,9 @@ from typing import Any, Final
 import torch
 
 from rlverify.checks.adapters.adapter import NotSupportedError
+from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, ExpectedFailures
 from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.kinds import Kind
-from rlverify.checks.engine.records import CheckFinding, CheckRecord, ExpectedFailures
 from rlverify.checks.engine.rule import failing, passing
 from rlverify.checks.rules.optimizer_faults import pulled
 from rlverify.checks.state.tree import walk

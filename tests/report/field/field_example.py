@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from benchmarks.field.records import Checked, Effect, FieldReport, Shown
-from rlverify.checks.engine.records import CheckFinding, CheckRecord, Proof, Status
+from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, Proof, Status
 from rlverify.records.claims import Severity
 
 HOSTILE: Final = "a|b <img src=x> _lead `c|<d>` *e* snake_case & done"

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.field.__main__ import main
 from benchmarks.field.page import render_field_report
 from benchmarks.field.records import read_field_report
-from rlverify.checks.engine.records import Status
+from rlverify.checks.engine.check_records import Status
 
 
 def run(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:

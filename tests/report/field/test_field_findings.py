@@ -10,7 +10,7 @@ from benchmarks.field.explanations import EXPLANATIONS
 from benchmarks.field.findings import LEGEND, counts, findings, matrix
 from benchmarks.field.page import HEADER, effect_rows
 from benchmarks.field.records import Shown
-from rlverify.checks.engine.records import CheckRecord, Status
+from rlverify.checks.engine.check_records import CheckRecord, Status
 from tests.report.field.field_example import EFFECT, checked, fail, field_example, proven, record
 
 DESIGNED = "learning_rate_zero_freezes"

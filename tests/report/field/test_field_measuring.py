@@ -14,7 +14,7 @@ from benchmarks.field import measuring
 from benchmarks.field.algorithms import ALGORITHMS
 from benchmarks.field.measuring import AWKWARD, DEFAULTS, FieldTask, algorithm_tasks, measure, optimizer_tasks
 from benchmarks.field.records import FieldReport
-from rlverify.checks.engine.records import CheckFinding, CheckRecord, Status
+from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, Status
 from rlverify.running.executors import ProcessExecutor
 
 KILLED = "import os, signal\n\nos.kill(os.getpid(), signal.SIGKILL)\n"

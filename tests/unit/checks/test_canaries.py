@@ -20,7 +20,7 @@ import torch
 from rlverify.checks import Status, check_algorithm
 from rlverify.checks.engine.session import SubjectSession
 from rlverify.checks.rules.safety import executed_canaries, with_canary
-from rlverify.checks.state.pickles import imports, pickles_in
+from rlverify.checks.state.saved_pickles import imports, pickles_in
 from tests.meta.tiny_learner import Learner, TinyAdapter
 
 RULE = "artefact_runs_nothing_when_read"

@@ -9,7 +9,7 @@ import pytest
 
 from rlverify.checks import CheckRecord, Status, Subject, check_algorithm, subject
 from rlverify.checks.engine.rule import RULES
-from rlverify.checks.engine.running import record_of
+from rlverify.checks.engine.rule_runs import record_of
 from tests.meta.tiny_trainers import DEFECTS, Tiny, TinyAdapter
 
 OURS = (

@@ -31,10 +31,10 @@ from rlverify.checks import (
     check_subject,
     subject,
 )
+from rlverify.checks.engine.check_records import Severity
 from rlverify.checks.engine.faults import GenericFault, Wrapped
-from rlverify.checks.engine.records import Severity
 from rlverify.checks.engine.rule import RULES, CheckFunction, Rule, failing, passing
-from rlverify.checks.engine.running import UnknownRuleError, record_of
+from rlverify.checks.engine.rule_runs import UnknownRuleError, record_of
 from rlverify.checks.engine.session import SubjectSession
 from rlverify.checks.engine.subjects import Runs
 from rlverify.checks.state.tree import walk

@@ -12,7 +12,7 @@ import pytest
 
 from rlverify.checks import parametrize_with_checks, subject
 from rlverify.checks.engine.rule import RULES, failing
-from rlverify.checks.engine.running import UnknownRuleError
+from rlverify.checks.engine.rule_runs import UnknownRuleError
 from tests.meta.tiny_trainers import LearnStartsAgain, Tiny, TinyAdapter
 
 ROOT = Path(__file__).parents[3]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rlverify.checks import Status
-from rlverify.checks.engine.running import UnknownRuleError
+from rlverify.checks.engine.rule_runs import UnknownRuleError
 from rlverify.checks.rules.optimizers import OPTIMIZERS, check_optimizer
 from tests.support import tiny_optimizers as tiny
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.checks.state.pickles import Pickle, imports, pickles_in
+from rlverify.checks.state.saved_pickles import Pickle, imports, pickles_in
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))

@@ -10,7 +10,7 @@ import pytest
 
 from rlverify.checks import CheckRecord, KnownFailure, Status, Suite, checks, faults, parametrize_with_checks, subject
 from rlverify.checks.engine.rule import Rule
-from rlverify.checks.engine.running import UnknownRuleError
+from rlverify.checks.engine.rule_runs import UnknownRuleError
 from tests.meta.tiny_trainers import Tiny, TinyAdapter
 
 

@@ -18,7 +18,7 @@ from rlverify.checks import (
 )
 from rlverify.checks.engine import search
 from rlverify.checks.engine.rule import RULES
-from rlverify.checks.engine.running import record_of
+from rlverify.checks.engine.rule_runs import record_of
 from rlverify.checks.engine.session import TierName
 from tests.meta.tiny_trainers import Tiny, TinyAdapter
 

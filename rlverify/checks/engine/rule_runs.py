@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from rlverify.checks.adapters.adapter import Adapter, NotSupportedError, adapter_name, adapter_named
-from rlverify.checks.engine.records import CheckFinding, CheckRecord, ExpectedFailures, Proof, Status, known_failure
+from rlverify.checks.engine.check_records import (
+    CheckFinding,
+    CheckRecord,
+    ExpectedFailures,
+    Proof,
+    Status,
+    known_failure,
+)
 from rlverify.checks.engine.rule import RULES, Rule, inconclusive
 from rlverify.checks.engine.session import SubjectError, SubjectSession, TierName
 from rlverify.checks.engine.subjects import Runs, Subject, subject
