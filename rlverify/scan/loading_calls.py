@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from rlverify.scan.findings import ScanSeverity
 
@@ -14,13 +13,8 @@ Judgement: TypeAlias = "tuple[ScanSeverity, str] | None"
 """Severity and message; None for a call that is safe."""
 
 
-@dataclass(frozen=True)
-class LoadingFunction:
-    """A function that loads.
-
-    :param rule: that a call of it breaks
-    :param judge: from the call and the function's name
-    """
+class LoadingFunction(NamedTuple):
+    """A function that loads: the rule that a call of it breaks, and the judgement of a call and the function's name."""
 
     rule: str
     judge: Callable[[ast.Call, str], Judgement]
@@ -58,35 +52,30 @@ def _keyword(call: ast.Call, name: str) -> ast.expr | None:
     return next((each.value for each in call.keywords if each.arg == name), None)
 
 
-_PICKLING_MODULES: Final = ("pickle", "_pickle", "cPickle", "pickle5", "cloudpickle", "dill", "dill._dill")
+_PICKLING_MODULES: Final = tuple(
+    "pickle _pickle cPickle pickle5 cloudpickle cloudpickle.cloudpickle dill dill._dill".split()
+)
+
+_PICKLE_LOADERS: Final = (
+    *(f"{module}.{name}" for module in _PICKLING_MODULES for name in ("load", "loads", "Unpickler")),
+    "dill.load_session",
+    "dill.load_module",
+    "shelve.open",
+    "pandas.read_pickle",
+    "pandas.io.pickle.read_pickle",
+    "stable_baselines3.common.save_util.load_from_pkl",
+)
+_JOBLIB_LOADERS: Final = ("joblib.load", "joblib.numpy_pickle.load", "sklearn.externals.joblib.load")
 
 LOADING_FUNCTIONS: Final[Mapping[str, LoadingFunction]] = {
-    **{
-        f"{module}.{name}": LoadingFunction("pickle-load", _always)
-        for module in (*_PICKLING_MODULES, "cloudpickle.cloudpickle")
-        for name in ("load", "loads", "Unpickler")
-    },
-    **{
-        name: LoadingFunction("pickle-load", _always)
-        for name in (
-            "dill.load_session",
-            "dill.load_module",
-            "shelve.open",
-            "pandas.read_pickle",
-            "pandas.io.pickle.read_pickle",
-            "stable_baselines3.common.save_util.load_from_pkl",
-        )
-    },
-    **{
-        name: LoadingFunction("joblib-load", _always)
-        for name in ("joblib.load", "joblib.numpy_pickle.load", "sklearn.externals.joblib.load")
-    },
-    **{name: LoadingFunction("torch-load", _torch_load) for name in ("torch.load", "torch.serialization.load")},
-    **{name: LoadingFunction("numpy-load", _numpy_load) for name in ("numpy.load", "numpy.lib.npyio.load")},
+    **dict.fromkeys(_PICKLE_LOADERS, LoadingFunction("pickle-load", _always)),
+    **dict.fromkeys(_JOBLIB_LOADERS, LoadingFunction("joblib-load", _always)),
+    **dict.fromkeys(("torch.load", "torch.serialization.load"), LoadingFunction("torch-load", _torch_load)),
+    **dict.fromkeys(("numpy.load", "numpy.lib.npyio.load"), LoadingFunction("numpy-load", _numpy_load)),
     "stable_baselines3.common.save_util.load_from_zip_file": LoadingFunction("model-load", _model),
 }
 
-WRITING_FUNCTIONS: Final = frozenset(f"{module}.dumps" for module in (*_PICKLING_MODULES, "cloudpickle.cloudpickle"))
+WRITING_FUNCTIONS: Final = frozenset(f"{module}.dumps" for module in _PICKLING_MODULES)
 """What they return comes from this process, so that loading it needs no trust."""
 
 MODEL_PACKAGES: Final = ("stable_baselines3", "sb3_contrib")
@@ -94,7 +83,7 @@ _REPLAY_BUFFER: Final = "load_replay_buffer"
 
 
 def loading_function(name: str) -> LoadingFunction | None:
-    """The function of this dotted name, or the class method ``load`` of a class of Stable-Baselines3."""
+    """Return the function of this dotted name, or the class method ``load`` of a class of Stable-Baselines3."""
     known = LOADING_FUNCTIONS.get(name)
     if known is not None:
         return known
@@ -108,7 +97,7 @@ def loading_function(name: str) -> LoadingFunction | None:
 
 
 def is_model_class(name: str) -> bool:
-    """Whether a dotted name is that of a class of Stable-Baselines3 or sb3-contrib, by the way it is written."""
+    """Say whether a dotted name is that of a class of Stable-Baselines3 or sb3-contrib, by the way it is written."""
     package, _, rest = name.partition(".")
     return package in MODEL_PACKAGES and rest.rpartition(".")[2][:1].isupper()
 
@@ -119,10 +108,7 @@ _IMPORTERS: Final = frozenset({"__import__", "importlib.import_module"})
 
 
 class Aliases:
-    """The meanings of names in one module, whichever function they are in.
-
-    :param nodes: of the module, in the order of `ast.walk`
-    """
+    """The meanings of names in one module, whichever function they are in."""
 
     def __init__(self, nodes: Collection[ast.AST]) -> None:
         self._meanings: defaultdict[str, set[str]] = defaultdict(set)
@@ -134,7 +120,7 @@ class Aliases:
             self._add_definition(node)
 
     def meanings_of(self, expression: ast.expr) -> tuple[str, ...]:
-        """The dotted names that an expression may stand for, sorted; its own spelling counts if it has no other."""
+        """Return the dotted names that an expression may stand for, sorted; its own spelling counts if it has no other."""
         attributes: list[str] = []
         while isinstance(expression, ast.Attribute):
             attributes.append(expression.attr)
@@ -177,24 +163,20 @@ class Aliases:
 
     def _add_all(self, name: str, value: ast.expr) -> None:
         for meaning in self.meanings_of(value):
-            if meaning in LOADING_FUNCTIONS or is_model_class(meaning) or _is_module(meaning):
+            if meaning in LOADING_FUNCTIONS or is_model_class(meaning) or meaning in _MODULES:
                 self._add(name, meaning)
 
 
 _MODULES: Final = frozenset(name.rpartition(".")[0] for name in LOADING_FUNCTIONS)
 
 
-def _is_module(name: str) -> bool:
-    return name in _MODULES
-
-
 def _replaces_loading(node: ast.ClassDef) -> bool:
-    """Whether a class has its own way of loading, or of choosing what an unpickler may import."""
+    """Say whether a class has its own way of loading, or of choosing what an unpickler may import."""
     return any(isinstance(each, ast.FunctionDef) and each.name in ("load", "find_class") for each in node.body)
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
-    """Each name that an import binds, and what it stands for."""
+    """Yield each name that an import binds, and what it stands for."""
     if isinstance(node, ast.Import):
         for each in node.names:
             top = each.name.partition(".")[0]
@@ -202,13 +184,7 @@ def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
     elif node.module is not None and not node.level:
         for each in node.names:
             if each.name == "*":
-                yield from _all_of(node.module)
+                functions = (function.rpartition(".") for function in LOADING_FUNCTIONS)
+                yield from ((name, f"{owner}.{name}") for owner, _, name in functions if owner == node.module)
             else:
                 yield each.asname or each.name, f"{node.module}.{each.name}"
-
-
-def _all_of(module: str) -> Iterator[tuple[str, str]]:
-    for name in LOADING_FUNCTIONS:
-        owner, _, function = name.rpartition(".")
-        if owner == module:
-            yield function, name

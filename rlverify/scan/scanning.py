@@ -20,7 +20,7 @@ _SOURCE_SUFFIXES: Final = frozenset({".py", ".pyw", ".pyi"})
 
 
 def scan(paths: Sequence[str | os.PathLike[str]]) -> tuple[ScanFinding, ...]:
-    """Everything that these files, and the files in these folders, trust or would execute.
+    """Return everything that these files, and the files in these folders, trust or would execute.
 
     Nothing is imported, unpickled or executed. A file that cannot be scanned gives a finding.
 
@@ -34,7 +34,7 @@ def scan(paths: Sequence[str | os.PathLike[str]]) -> tuple[ScanFinding, ...]:
 
 
 def files_of(paths: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
-    """Each file once. Links to folders are not followed, and `SKIPPED_FOLDERS` are left out."""
+    """Yield each file once. Links to folders are not followed, and `SKIPPED_FOLDERS` are left out."""
     seen: set[Path] = set()
     for path in map(Path, paths):
         for file in _files_in(path) if path.is_dir() else [path]:
@@ -51,7 +51,7 @@ def _files_in(folder: Path) -> Iterator[Path]:
 
 
 def findings_of_file(path: Path) -> list[ScanFinding]:
-    """What one file trusts or would execute."""
+    """Return what one file trusts or would execute."""
     place = Place(path.as_posix())
     try:
         if not stat.S_ISREG(path.stat().st_mode):
