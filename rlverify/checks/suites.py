@@ -33,8 +33,7 @@ class Suite:
 
     :param name: of the suite
     :param make: makes a fresh model from a seed, with its environment
-    :param under_test: dotted names of the packages that the claims are about; ``rlverify gate --changed`` leaves out a
-        suite of which no file has changed
+    :param under_test: dotted names of the packages that the claims are about, for readers
     :param adapter: how to talk to the algorithm; Stable-Baselines3 and sb3-contrib need none
     :param seeds: all checks run under each of them
     :param expected_failures: reasons for which checks may fail, or `KnownFailure`, by name; such a check has to fail
@@ -106,10 +105,7 @@ class Suite:
 
     @property
     def subjects(self) -> list[Subject]:
-        """The algorithm under each seed, with the checks and claims of the suite.
-
-        :raises ValueError: if a failure is expected of a check that the suite does not have
-        """
+        """The algorithm under each seed, with the checks and claims of the suite."""
         for name in self._expected:
             if name not in self._rules:
                 raise ValueError(
@@ -120,7 +116,6 @@ class Suite:
             "expected_failures": self._expected,
             "limit": self._limit,
             "rules": self._rules,
-            "under_test": self.under_test,
         }
         return [Subject(self._named(each), partial(self.make, each), self._adapter, **own) for each in self._seeds]
 

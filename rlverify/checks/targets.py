@@ -24,12 +24,7 @@ FORM: Final = "name it as package.module:factory or path/to/file.py:factory"
 
 @dataclass(frozen=True)
 class Target:
-    """A subject, and where it was found.
-
-    :param text: as it was named
-    :param file: the file that defines the factory
-    :param line: the line in it, from 1
-    """
+    """A subject, and where it was found."""
 
     text: str
     subject: Subject
@@ -42,9 +37,6 @@ def import_targets(
 ) -> list[Target]:
     """The subjects of all targets; those of one name are named by their whole target.
 
-    :param folder: that modules and files are looked for in
-    :param limit: seconds that each process of a check may take; None for each subject's own
-    :param tier: of all subjects; None for each one's own
     :raises UsageError: if one cannot be used
     """
     found = [each for text in dict.fromkeys(texts) for each in import_target(text, folder)]
@@ -75,7 +67,6 @@ def import_target(text: str, folder: Path) -> list[Target]:
 
     What its module prints while it is imported goes to the error output.
 
-    :param folder: that modules and files are looked for in
     :raises UsageError: if there is no such module or name, its import fails, or it is no factory, model or subject
     """
     place, separator, name = text.rpartition(":")
@@ -95,10 +86,7 @@ def import_target(text: str, folder: Path) -> list[Target]:
 
 
 def _imported(text: str, place: str, folder: Path) -> ModuleType:
-    """The module at a place: a file if it ends in .py, otherwise a dotted name.
-
-    :raises UsageError: if there is none, or its import fails
-    """
+    """The module at a place: a file if it ends in .py, otherwise a dotted name."""
     is_file = place.endswith(".py")
     path = folder / place
     if is_file and not path.is_file():
@@ -157,10 +145,7 @@ def _attribute(text: str, module: ModuleType, name: str) -> Any:
 
 
 def _check_factory(text: str, value: Any) -> None:
-    """Make sure that a value can make models.
-
-    :raises UsageError: if it cannot
-    """
+    """Make sure that a value can make models."""
     if not inspect.isclass(value) and hasattr(value, "learn"):
         return
     if not callable(value):

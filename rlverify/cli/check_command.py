@@ -117,11 +117,7 @@ def run_and_report(
     executor: Executor,
     given: TargetSettings,
 ) -> int:
-    """Run the checks, write the files and print the tables unless JSON is printed.
-
-    :param given: what the targets were imported from
-    :return: the exit code
-    """
+    """Run the checks, write the files and print the tables unless JSON is printed."""
     from rlverify.cli.checking import check_parts, run_checks
     from rlverify.reporting.check_formats import CHECK_FORMATS
 
@@ -139,13 +135,7 @@ def gate_of_suites(
     given: Sequence[str],
     options: tuple[ExecutorName, int | None, str | None],
 ) -> int:
-    """Run the suites of a project that has nothing else.
-
-    :param given: options that were given and are for the claims of a catalogue
-    :param options: ``--executor``, ``--jobs`` and ``--ray-address``
-    :return: the exit code
-    :raises UsageError: if a suite cannot be imported, or the command has options for claims
-    """
+    """Run the suites of a project that has nothing else."""
     from rlverify.checks.engine.choosing import chosen_rules
     from rlverify.checks.targets import import_targets
     from rlverify.cli.checking import TargetSettings

@@ -55,10 +55,7 @@ def _width() -> int:
 
 
 def write(text: str) -> None:
-    """Print a text as it is.
-
-    :raises OSError: there is nowhere to print it
-    """
+    """Print a text as it is."""
     if not sys.stdout:  # as Python has it where the descriptor was closed before the start
         raise OSError("standard output is closed, so nothing can be printed; leave it open, or send it to a file")
     _write(sys.stdout, text)
@@ -90,10 +87,7 @@ def left_in_words(seconds: float | None) -> str:
 
 
 class Bars:
-    """Shows how many runs have ended: as bars, or as lines where there is no terminal.
-
-    :param clock: seconds from any start
-    """
+    """Shows how many runs have ended: as bars, or as lines where there is no terminal."""
 
     def __init__(self, progress: Progress, clock: Callable[[], float] = time.monotonic) -> None:
         self._progress = progress

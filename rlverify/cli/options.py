@@ -24,7 +24,6 @@ def select_claims(claims: Sequence[Claim], patterns: Sequence[str], areas: Seque
 
     :param patterns: ids or glob patterns such as ``PPO-*``, in any case; none for every id
     :param areas: names of areas, in any case; none for every area
-    :raises UnknownNameError: if a pattern fits no claim, no claim is in an area, or no claim fits both
     """
     for pattern in patterns:
         if not _with_id(claims, [pattern]):
@@ -94,10 +93,7 @@ Patterns = Annotated[
 
 
 def project_of(context: typer.Context) -> Project:
-    """The project of a command; it is opened by the first command that needs it, so that ``--help`` works anywhere.
-
-    :raises SettingsError: if a package that the settings name cannot be found
-    """
+    """The project of a command; it is opened by the first command that needs it, so that ``--help`` works anywhere."""
     if not isinstance(context.obj, Project):
         opened = open_project(context.obj)
         _ = opened.folder, opened.code_places  # which raise a clear error if a package is missing
@@ -107,10 +103,7 @@ def project_of(context: typer.Context) -> Project:
 
 
 def claim_of(context: typer.Context, claim_id: str) -> Claim:
-    """Return the one claim that a command is asked for.
-
-    :raises UnknownNameError: if no claim has that id
-    """
+    """Return the one claim that a command is asked for."""
     return project_of(context).claim(claim_id)
 
 
@@ -155,10 +148,7 @@ RayAddress = Annotated[
 
 @contextmanager
 def executor_of(where: ExecutorName, jobs: int | None, ray_address: str | None) -> Iterator[Executor]:
-    """What runs the tasks of a command, and what ends it afterwards.
-
-    :raises UsageError: if the options contradict each other, or Ray is not installed or cannot be reached
-    """
+    """What runs the tasks of a command, and what ends it afterwards."""
     executor = _made(where, jobs, ray_address)
     try:
         yield executor

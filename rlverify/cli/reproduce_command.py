@@ -40,10 +40,7 @@ from rlverify.verdicts.verdict import Record
 
 
 def next_steps(project: Project, claim: Claim, folder: Path) -> list[tuple[str, str]]:
-    """(what, where) for a claim that a probe measures.
-
-    :param folder: what the paths are relative to
-    """
+    """(what, where) for a claim that a probe measures."""
     steps = []
     if claim.fault is not None:
         fault = project.fault(claim.fault)

@@ -49,12 +49,7 @@ def pytest_table(has_src: bool) -> str:
 
 
 def example_files(content: str, tests: str, *, is_distribution: bool) -> Mapping[str, str]:
-    """The worked example and the workflow, by path relative to the project.
-
-    :param content: name of the content package
-    :param tests: folder of the tests
-    :param is_distribution: whether pip can install the project
-    """
+    """The worked example and the workflow, by path relative to the project."""
     code = _render("example_code.py.j2")
     context = {"content": content, "tests": tests, "pin": source_digest(code, "discounted_returns")}
     return {
@@ -85,13 +80,7 @@ def skeleton(
     tests: str,
     has_make: bool,
 ) -> tuple[str, str, str]:
-    """Return the table of a new claim, the module of its fault and that of its probe; they lack the bug alone.
-
-    :param target: ``package.module:Class.member`` or ``package.module:function``
-    :param member: the healthy member
-    :param pin: its fingerprint
-    :param has_make: whether probes are given a ``Make`` before the seed
-    """
+    """Return the table of a new claim, the module of its fault and that of its probe; they lack the bug alone."""
     parameters, arguments = _signature(member)
     name = claim_id.lower()
     context = {
@@ -272,10 +261,7 @@ def _configures_pytest(root: Path, pyproject: str) -> bool:
 
 
 def _healthy(target: str) -> Callable[..., Any]:
-    """The member that a target names.
-
-    :raises FaultError: if there is none, or its module cannot be imported
-    """
+    """The member that a target names."""
     module, _, path = target.partition(":")
     *classes, member = path.split(".")
     if not module or not member:
@@ -289,10 +275,7 @@ def _healthy(target: str) -> Callable[..., Any]:
 
 
 def _write_new(root: Path, files: Mapping[str, str], replaced: Mapping[str, str]) -> None:
-    """Write files that must not exist yet, and others that are replaced; all of them, or none.
-
-    :raises SettingsError: if one exists already
-    """
+    """Write files that must not exist yet, and others that are replaced; all of them, or none."""
     existing = [name for name in files if (root / name).exists()]
     if existing:
         raise SettingsError(root / existing[0], "", "exists already; nothing was changed")

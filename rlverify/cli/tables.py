@@ -44,10 +44,7 @@ def word(text: str) -> Text:
 
 
 def plain_table(*headings: str, wrapped: Sequence[str]) -> Table:
-    """An empty table with rules below its headings alone.
-
-    :param wrapped: the headings of those columns whose texts may be broken
-    """
+    """An empty table with rules below its headings alone."""
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
     for heading in headings:
         table.add_column(heading, overflow="fold", no_wrap=heading not in wrapped)
@@ -63,10 +60,7 @@ def claims_table(claims: Sequence[Claim]) -> Table:
 
 
 def claim_table(claim: Claim, conditions: Sequence[Claim] = ()) -> Table:
-    """One line a field of a claim.
-
-    :param conditions: the claims that measure it under other conditions
-    """
+    """One line a field of a claim."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -186,10 +180,7 @@ def quantities_table(run: PairedRun, record: Record) -> Table:
 
 
 def verdict_lines(record: Record, source: str) -> Text:
-    """What is known of a figure in all its runs.
-
-    :param source: where that comes from, as the start of a line
-    """
+    """What is known of a figure in all its runs."""
     claim, evidence = record.claim, record.evidence
     if evidence is None or evidence.figure is None or claim.figure is None:
         return Text(f"{source}: {NO_EVIDENCE}")

@@ -37,8 +37,6 @@ from rlverify.verdicts.verdict import Record
 class Measured:
     """What measuring gave.
 
-    :param evidence: of each claim, by its id
-    :param runs: of each claim with a probe, by its id
     :param seconds: of the paired runs of each figure, by its id, as `seconds_of_claims` gives them
     :param seconds_of_runs: the mean time of a run of each experiment, by its name
     """
@@ -68,8 +66,6 @@ def measure(
     """Measure claims, those with a probe first.
 
     :param kept_runs: folder of the paired runs that have ended, which are not made again
-    :param code: the code that is measured
-    :param ignore_cache: make those again
     :param enough: whether to stop after a claim with a probe; those that have not ended then are left out
     """
     probed, figures = ([claim for claim in claims if (claim.figure is None) == wanted] for wanted in (True, False))
@@ -115,9 +111,6 @@ class Audit:
     :param measured: how many claims were measured; the others keep their committed evidence
     :param repeated: of how many figures a run was repeated
     :param exact: how many of these gave the committed value to all digits
-    :param notes: what is worth knowing and is no problem
-    :param committed: the evidence that was compared with, by claim id
-    :param seconds: what the paired runs of figures took, by claim id
     """
 
     records: tuple[Record, ...]
@@ -156,8 +149,6 @@ def audit(
     figures; without an update it repeats some of their runs, which `rlverify.gating.replay` chooses.
 
     :param base: the commit that asks for runs of the figures of which claim, experiment or evidence has changed
-    :param on_repeats: called with the number of repeated runs of figures that are done, and of all
-    :param ignore_cache: make the paired runs again that are kept from an earlier audit
     :param chosen: ids of the claims that this is about, where not all: others are neither measured nor compared, an
         update keeps their evidence, and the report, which is about all claims, is not compared
     :param fail_fast: stop once a claim with a probe is not as expected; claims that were not measured are left out

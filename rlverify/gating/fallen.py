@@ -109,8 +109,6 @@ def outcome_of_audit(
 ) -> Outcome:
     """All that a run found, with the fallen claims in the order in which they should be read.
 
-    :param selection: as in `Outcome`
-    :param base: the commit of which the changed lines are told; None for none
     :param executor: makes runs of fallen claims again, to find what they execute of the code that changed since then
     """
     problems: dict[str, list[Problem]] = {}

@@ -44,7 +44,6 @@ class Traced:
     """What a run executed of the packages under test and of the content package.
 
     :param functions: ``package.module:Class.method`` of each function; of nested functions, the outermost
-    :param files: every file of the project that was opened
     :param unseen: whether another process was started, of which nothing is known
     """
 
@@ -176,8 +175,6 @@ def suspects(record: Record, under_test: Collection[Path]) -> tuple[str, ...]:
     """Files that may be the reason, the likeliest first: where a run crashed, and what changed.
 
     A file that changed and in which a run crashed comes before all others.
-
-    :param under_test: the folders, or files, of the packages under test
     """
     crashed = [name for run in record.runs if run.traceback for name in _places(run.traceback, under_test)]
     both = [name for name in crashed if name in record.changed]
@@ -194,8 +191,6 @@ def files_of(project: Project, parts: Iterable[str]) -> tuple[str, ...]:
     """The files in which some parts are, of the packages under test and of the data that a run read.
 
     Functions come before other code, and code before data.
-
-    :param parts: as `changed_by_claim` gives them
     """
     parts = list(parts)
     modules = {name: name.partition(":")[0] for name in parts}
@@ -208,10 +203,7 @@ def files_of(project: Project, parts: Iterable[str]) -> tuple[str, ...]:
 
 
 def line_of(path: str, parts: Iterable[str]) -> int:
-    """The line of a file in which the first of those of its functions begins that are among some parts; 1 if none is.
-
-    :param parts: as `changed_by_claim` gives them
-    """
+    """The line in which the first of the functions of a file begins that are among some parts; 1 if none is."""
     named = [name.partition(":") for name in parts if ":" in name]
     file = Path(path).resolve()
     functions = {name for module, _, name in named if module_exists(module) and module_path(module).resolve() == file}
@@ -226,8 +218,6 @@ def edit_of(before: str, now: str, line: int) -> tuple[str, ...]:
     """The first edit of a text that ends at or after a line, or else its first edit; as lines of a diff, unindented.
 
     Edits of blank lines and comments are passed over.
-
-    :param line: of the text ``now``, from 1
     """
     old, new = before.splitlines(), now.splitlines()
     edits = [

@@ -29,10 +29,7 @@ def matrix_json(matrix: Matrix) -> str:
 
 
 def load_matrix(path: Path) -> Matrix | None:
-    """Return the matrix in a file; None where there is no file.
-
-    :raises MatrixError: if it cannot be read, a field is missing, unknown or mistyped, or the file was edited
-    """
+    """Return the matrix in a file; None where there is no file."""
     if not path.is_file():
         return None
     try:
@@ -57,8 +54,6 @@ def committed_problems(matrix_plan: MatrixPlan, paths: ReportPaths) -> list[Prob
     """Read the committed matrix and compare it with the claims and tests of today; plants and measures nothing.
 
     A project whose claims name no test needs no matrix.
-
-    :raises MatrixError: if the matrix cannot be believed
     """
     if unknown := [*unknown_tests(matrix_plan)]:
         return unknown

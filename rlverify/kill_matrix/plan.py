@@ -174,11 +174,7 @@ def _definition_digest(source: str, name: str) -> str:
 
 
 def require_test(root: Path, test: str) -> None:
-    """Look for a test by its id. A method may be inherited, if its class has bases.
-
-    :param root: the folder that the id is relative to
-    :raises MatrixError: if there is no such test
-    """
+    """Look for a test by its id. A method may be inherited, if its class has bases."""
     file, *names = without_case(test).split("::")
     try:
         tree = ast.parse((root / file).read_bytes())

@@ -73,7 +73,6 @@ def measure(
     If a test does not pass on healthy code, no fault is planted: the test would seem to detect every fault.
 
     :param suites: tests that are to pass on healthy code, whether or not they run under a fault
-    :raises MatrixError: if there are no tests, or no pytest that could run them
     """
     columns: dict[str, list[str]] = {}
     asked = [each.tests for each in plans] + [each.tests for each in suites]
@@ -107,10 +106,7 @@ def measure(
 
 
 def result_of(ended: Ended[Result]) -> Result:
-    """Return the result of a task.
-
-    :raises MatrixError: if there is none, as the worker that waited for a session was lost
-    """
+    """Return the result of a task."""
     if ended.result is None:
         raise MatrixError("a session", ended.reason or f"its worker ended with exit code {ended.exit_code}")
     return ended.result
@@ -171,9 +167,6 @@ def run_matrix(
     """Measure the whole matrix; replace the committed one and render the pages if asked to.
 
     Where something could not be measured, nothing is written.
-
-    :raises MatrixError: as `measure`
-    :raises EvidenceError: if a folder cannot be written; nothing has been changed then
     """
     prepare_working_folder(paths.working)
     if update:
@@ -191,11 +184,7 @@ def run_matrix(
 
 
 def run_fault(matrix_plan: MatrixPlan, name: str, *, executor: Executor, on_progress: Progress) -> MatrixResult:
-    """Measure one fault, in each of its roles; nothing is written.
-
-    :raises UnknownNameError: if there is no such fault
-    :raises MatrixError: if no claim asks for it, or as `measure`
-    """
+    """Measure one fault, in each of its roles; nothing is written."""
     asked = matrix_plan.project.fault(name)
     plans = tuple(plan for plan in matrix_plan.plans if plan.fault == name)
     if not plans:
@@ -209,9 +198,7 @@ def run_changed(
 ) -> tuple[int, tuple[Problem, ...]]:
     """Plant the faults again that a change since the base can let through: their code, target or tests differ.
 
-    :param chosen: the ids of the claims whose faults count; None for all
     :return: how many they are, and all that is wrong
-    :raises MatrixError: if pytest is missing
     """
     plans = [plan for plan in changed_plans(matrix_plan, base) if chosen is None or chosen & set(plan.claims)]
     if not plans or not matrix_plan.has_tests:

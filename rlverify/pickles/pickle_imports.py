@@ -56,7 +56,21 @@ _LENGTH_BYTES: Final = {
     pickletools.TAKEN_FROM_ARGUMENT8U: 8,
 }
 _OF_A_NUMBER: Final = frozenset(
-    "PROTO FRAME STOP INT BININT BININT1 BININT2 LONG LONG1 LONG4 BINPUT PUT MEMOIZE".split()
+    [
+        "PROTO",
+        "FRAME",
+        "STOP",
+        "INT",
+        "BININT",
+        "BININT1",
+        "BININT2",
+        "LONG",
+        "LONG1",
+        "LONG4",
+        "BINPUT",
+        "PUT",
+        "MEMOIZE",
+    ]
 )
 _ENCODINGS: Final = {
     "UNICODE": "raw-unicode-escape",
@@ -125,42 +139,44 @@ class _Machine:
 
     def follow(self, name: str, argument: bytes | None) -> None:
         stack = self._stack
+        if name in _ENCODINGS:
+            stack.append(None if argument is None else _text(name, argument))
+        elif name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            self._memo[len(self._memo) if name == "MEMOIZE" else _number(name, argument)] = self._top()
+            if len(self._memo) > MAX_MEMO:
+                raise NotScannedError("scan-limit", f"numbers more than {MAX_MEMO} values; the rest was not scanned")
+        elif name in ("GET", "BINGET", "LONG_BINGET"):
+            stack.append(self._memo.get(_number(name, argument)))
+        elif name in ("DUP", "MARK"):
+            stack.append(_MARK if name == "MARK" else self._top())
+        elif name in ("REDUCE", "NEWOBJ", "NEWOBJ_EX", "BUILD"):
+            del stack[-2 if name == "NEWOBJ_EX" else -1 :]
+            self._call(self._pop())
+        elif not self._followed_import(name, argument):
+            effect = _EFFECTS[name]
+            if effect.takes_to_mark:
+                self._pop_to_mark()
+            if effect.takes:
+                del stack[-effect.takes :]
+            stack.extend([None] * effect.gives)
+
+    def _followed_import(self, name: str, argument: bytes | None) -> bool:
         match name:
-            case "MARK":
-                stack.append(_MARK)
-            case _ if name in _ENCODINGS:
-                stack.append(None if argument is None else _text(name, argument))
-            case "PUT" | "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
-                self._memo[len(self._memo) if name == "MEMOIZE" else _number(name, argument)] = self._top()
-                if len(self._memo) > MAX_MEMO:
-                    reason = f"numbers more than {MAX_MEMO} values; the rest was not scanned"
-                    raise NotScannedError("scan-limit", reason)
-            case "GET" | "BINGET" | "LONG_BINGET":
-                stack.append(self._memo.get(_number(name, argument)))
-            case "DUP":
-                stack.append(self._top())
             case "GLOBAL":
-                stack.append(self._import(*_names(argument)))
+                self._stack.append(self._import(*_names(argument)))
             case "STACK_GLOBAL":
-                last, module = self._pop(), self._pop()
-                stack.append(self._import(*(each if isinstance(each, str) else COMPUTED for each in (module, last))))
+                names = (self._pop(), self._pop())[::-1]
+                self._stack.append(self._import(*(each if isinstance(each, str) else COMPUTED for each in names)))
             case "EXT1" | "EXT2" | "EXT4":
-                stack.append(self._import("copyreg", f"extension {_number(name, argument)}"))
+                self._stack.append(self._import("copyreg", f"extension {_number(name, argument)}"))
             case "INST":
                 self._pop_to_mark()
                 self._call(self._import(*_names(argument)))
             case "OBJ":
                 self._call(self._pop_to_mark())
-            case "REDUCE" | "NEWOBJ" | "NEWOBJ_EX" | "BUILD":
-                del stack[-2 if name == "NEWOBJ_EX" else -1 :]
-                self._call(self._pop())
             case _:
-                effect = _EFFECTS[name]
-                if effect.takes_to_mark:
-                    self._pop_to_mark()
-                if effect.takes:
-                    del stack[-effect.takes :]
-                stack.extend([None] * effect.gives)
+                return False
+        return True
 
     def _top(self) -> object:
         return self._stack[-1] if self._stack else None

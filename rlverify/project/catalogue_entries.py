@@ -61,10 +61,7 @@ EXPECTED_WITHOUT_FAULT = (Verdict.CONFIRMED, Verdict.REFUTED)
 
 
 def can_be_true_and_false(claimed: tuple[float, float]) -> tuple[float, float]:
-    """The ends of what is claimed.
-
-    :raises ValueError: if no number, or every number, lies between them
-    """
+    """The ends of what is claimed."""
     low, high = claimed
     if not low < high:
         raise ValueError(f"from {low:g} to {high:g} holds no interval; write the lower end first")

@@ -29,9 +29,7 @@ MISTAKES = (NameError, AttributeError, ImportError, TypeError)
 class Planted:
     """A planted fault, and what has happened with it so far in this process.
 
-    :param original: the healthy function
     :param is_production: whether a module, given by its dotted name, is code under test; None if nobody asks
-    :param executions: how often it has run
     :param by_production: whether code under test called it, directly or through others
     :param mistakes: errors in its own code (a misspelt name, say), which prove nothing, even if they are caught
     """
@@ -100,10 +98,7 @@ def plant(fault: Fault, is_production: Callable[[str], bool] | None = None) -> I
 
 
 def healthy_member(owner: str, member: str) -> Callable[..., Any]:
-    """The plain function of a member, as it is without any fault.
-
-    :param owner: as in `Fault`
-    """
+    """The plain function of a member, as it is without any fault."""
     if (owner, member) in _in_place:
         return _in_place[owner, member]
     return _function_of(inspect.getattr_static(_import_owner(owner), member))
@@ -228,8 +223,6 @@ def unreached_hint(planted: Planted, is_production: Callable[[str], bool]) -> st
 
     A fault that only the probe has run counts as unreached if a module holds the healthy function by name: production
     code runs that one. Otherwise production code would have run the fault, which the probe called directly.
-
-    :param is_production: whether a module, given by its dotted name, is code under test
     """
     if planted.by_production:
         return None

@@ -93,10 +93,7 @@ def shown_path(path: Path, folder: Path) -> str:
 
 
 def json_of_checks(run: CheckRun, folder: Path) -> str:
-    """The exit code, a summary, and for each subject its place and records.
-
-    :param folder: that paths are relative to
-    """
+    """The exit code, a summary, and for each subject its place and records."""
     content = {
         "schema_version": SCHEMA_VERSION,
         "exit_code": run.exit_code,
@@ -157,8 +154,6 @@ def sarif_of_checks(run: CheckRun, folder: Path) -> str:
     """Return the whole file: a result for each check that is not as expected, where its factory is defined.
 
     A check that could not be run is a notification.
-
-    :param folder: the root of the repository, that locations are relative to
     """
     found = [(each.target, record) for each in run.subjects for record in each.records if _is_result(record)]
     used = {record.check: target.subject.rule(record.check) for target, record in found}

@@ -35,11 +35,7 @@ class Rate:
 def kill_matrix(
     matrix: Matrix, claims: Sequence[Claim], templates: Path | None = None, command: str = "rlverify"
 ) -> str:
-    """Survivors, rates, faults and their killers by area, and what must survive.
-
-    :param templates: folder of the project's own templates, of which ``kill-matrix.md.j2`` replaces the engine's
-    :param command: how the page spells the command ``rlverify``
-    """
+    """Survivors, rates, faults and their killers by area, and what must survive."""
     must_die = [row for row in matrix.rows if not row.plan.must_survive]
     must_survive = [row for row in matrix.rows if row.plan.must_survive]
     return (

@@ -24,11 +24,7 @@ TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
 def render(template: str, data: ReportData, **context: object) -> str:
-    """A page from its template.
-
-    :param template: the name of a template of the project, or else of the engine
-    :param context: what the template is given in addition to ``data``
-    """
+    """A page from its template."""
     text = environment(data.templates).get_template(template).render(data=data, **context)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
@@ -38,8 +34,6 @@ def environment(own: Path | None) -> Environment:
     """What every template is rendered with.
 
     A template of the project replaces the engine's of the same name, which it can still extend as ``rlverify/NAME``.
-
-    :param own: folder of the project's own templates
     """
     engine = FileSystemLoader(TEMPLATES)
     folders = [FileSystemLoader(own)] if own is not None else []

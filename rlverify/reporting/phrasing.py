@@ -144,10 +144,7 @@ def symptom(record: Record) -> str:
 
 
 def difference(record: Record, most: int = SHOWN_SYMPTOMS) -> str:
-    """What measurement does not support, in a sentence or two; empty where it supports the claim.
-
-    :param most: how many symptoms to give
-    """
+    """What measurement does not support, in a sentence or two; empty where it supports the claim."""
     if not record.is_unsupported or record.evidence is None:
         return ""
     if record.claim.figure is not None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from itertools import groupby
 from typing import Any, Final
 
 from rlverify.checks.adapters.adapter import Adapter
-from rlverify.checks.engine.rule import RULES, Rule
+from rlverify.checks.engine.rule import RULES, Rule, first_paragraph
 from rlverify.checks.engine.session import SubjectSession
 from rlverify.checks.rules.known_bugs import KNOWN_BUGS
 
@@ -55,8 +54,7 @@ def _adapter_methods() -> str:
 
 
 def _first_sentence(documented: object) -> str:
-    paragraph = (inspect.getdoc(documented) or "").split("\n\n")[0].replace("\n", " ")
-    return f"{paragraph.split('. ')[0].rstrip('.')}."
+    return f"{first_paragraph(documented).split('. ')[0].rstrip('.')}."
 
 
 def _families() -> list[str]:
@@ -84,10 +82,8 @@ def faults_in_words(rule: Rule) -> str:
 
     A function that chooses faults by its subject therefore has a docstring.
     """
-    documented = inspect.getdoc(rule.faults)
-    if documented:
-        sentence = documented.split("\n\n")[0].replace("\n", " ").rstrip(".")
-        return sentence[0].lower() + sentence[1:]
+    if documented := first_paragraph(rule.faults).rstrip("."):
+        return documented[0].lower() + documented[1:]
     planted = rule.faults(SubjectSession(_no_model, Adapter()))
     return "; ".join(fault.text for fault in planted) or "no fault yet, so that every pass is unproven"
 

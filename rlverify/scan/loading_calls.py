@@ -52,8 +52,16 @@ def _keyword(call: ast.Call, name: str) -> ast.expr | None:
     return next((each.value for each in call.keywords if each.arg == name), None)
 
 
-_PICKLING_MODULES: Final = tuple(
-    "pickle _pickle cPickle pickle5 cloudpickle cloudpickle.cloudpickle dill dill._dill".split()
+_CLOUDPICKLE: Final = "cloudpickle.cloudpickle"
+_PICKLING_MODULES: Final = (
+    "pickle",
+    "_pickle",
+    "cPickle",
+    "pickle5",
+    "cloudpickle",
+    _CLOUDPICKLE,
+    "dill",
+    "dill._dill",
 )
 
 _PICKLE_LOADERS: Final = (
@@ -120,7 +128,7 @@ class Aliases:
             self._add_definition(node)
 
     def meanings_of(self, expression: ast.expr) -> tuple[str, ...]:
-        """Return the dotted names that an expression may stand for, sorted; its own spelling counts if it has no other."""
+        """Return the dotted names that an expression may stand for, sorted; without one, its own spelling."""
         attributes: list[str] = []
         while isinstance(expression, ast.Attribute):
             attributes.append(expression.attr)

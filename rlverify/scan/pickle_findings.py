@@ -177,10 +177,7 @@ _PRINTABLE: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
 
 def findings_of_pickles(content: BinaryIO, place: Place) -> Iterator[ScanFinding]:
-    """Yield what unpickling a stream would import: its first pickle, and those that follow as a program may read them too.
-
-    :param content: seekable, at the start of the first pickle
-    """
+    """Yield what unpickling a stream would import: its first pickle, and those that follow."""
     found = [content_of(content)]
     while found[-1].problem is None and len(found) < MAX_PICKLES:
         start = content.tell()

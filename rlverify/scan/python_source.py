@@ -20,10 +20,7 @@ _MISSING_REASON: Final = "the comment `# rlverify: trusted` needs a reason to co
 
 
 def findings_of_source(content: bytes, path: str) -> Iterator[ScanFinding]:
-    """Yield the calls that trust their input, in the order of their lines.
-
-    :raises NotScannedError: if it is no Python source
-    """
+    """Yield the calls that trust their input, in the order of their lines."""
     source = _decoded(content)
     nodes = list(ast.walk(_parsed(source)))
     calls = [node for node in nodes if isinstance(node, ast.Call)]

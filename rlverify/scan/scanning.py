@@ -24,8 +24,6 @@ def scan(paths: Sequence[str | os.PathLike[str]]) -> tuple[ScanFinding, ...]:
 
     Nothing is imported, unpickled or executed. A file that cannot be scanned gives a finding.
 
-    :param paths: files and folders
-    :return: findings in the order of the paths; in a folder in the order of the names
     :raises UsageError: if a path does not exist
     """
     if missing := [str(path) for path in map(Path, paths) if not os.path.lexists(path)]:

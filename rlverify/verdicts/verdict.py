@@ -130,10 +130,8 @@ class Record:
     """A claim with its evidence, or None where there is no evidence, which a report shows as missing.
 
     :param misfits: why the evidence does not fit the claim as it is now, which a report shows as STALE
-    :param runs: of a probe, where the claim was measured just now
     :param changed: the changed code that a fallen claim executes, as `changed_by_claim` gives it; `fallen` replaces it
         by files
-    :param conditions: the same claim, measured under other conditions
     """
 
     claim: Claim
@@ -273,10 +271,7 @@ class Record:
 
 
 def attached(records: Sequence[Record]) -> list[Record]:
-    """The same records, those of claims with those of their conditions; what has some keeps these.
-
-    :raises ValueError: if the claim of a condition is missing
-    """
+    """The same records, those of claims with those of their conditions; what has some keeps these."""
     found: dict[str, list[Record]] = {}
     for record in records:
         found.setdefault(record.claim.condition_of, []).append(record)
@@ -288,10 +283,7 @@ def attached(records: Sequence[Record]) -> list[Record]:
 
 
 def with_conditions(records: Sequence[Record]) -> list[Record]:
-    """The records of claims, each with those of its conditions, which are in no other place.
-
-    :raises ValueError: if the claim of a condition is missing
-    """
+    """The records of claims, each with those of its conditions, which are in no other place."""
     return [record for record in attached(records) if not record.claim.condition_of]
 
 

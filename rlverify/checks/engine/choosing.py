@@ -18,7 +18,6 @@ def chosen_rules(
     Of a suite, the rules are its checks and claims. One that is named can be that of another subject.
 
     :param subjects: what is checked; without any, the rules for any algorithm
-    :raises UsageError: if there is no rule or family of a name, or none was chosen for a subject
     """
     every = [RULES if each.rules is None else each.rules for each in subjects] or [RULES]
     known = {name: rule for own in every for name, rule in own.items()}

@@ -30,11 +30,7 @@ MOST_RUNS: Final = 96
 
 @dataclass(frozen=True)
 class Reason:
-    """Why training does not go on exactly.
-
-    :param text: in words, with the first of the causes
-    :param causes: paths of all that has to be restored, `UNKNOWN` or `OUTSIDE`
-    """
+    """Why training does not go on exactly."""
 
     text: str
     causes: tuple[str, ...]
@@ -42,10 +38,7 @@ class Reason:
 
 @dataclass
 class LoadedPair:
-    """A model at an interruption, and what a load makes of it.
-
-    :param generators: the global generators of the first one
-    """
+    """A model at an interruption, and what a load makes of it."""
 
     model: Any
     generators: dict[str, Any]
@@ -60,7 +53,6 @@ class Search:
     A run restores a pair in part, and trains. Where it can, the pair is made once, in a process of which each run is a
     fork.
 
-    :param folder: what was saved
     :param expected: what training gives that was not interrupted
     :param is_limited: whether groups of leaves are not divided further after `MOST_RUNS`
     """

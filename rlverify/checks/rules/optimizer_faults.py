@@ -14,7 +14,7 @@ import torch
 
 from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.state.tree import walk
+from rlverify.checks.state.tree import digests
 from rlverify.records.attempts import Crash, attempt
 
 SHAPES: Final = ((4, 3), (5,))
@@ -33,10 +33,7 @@ def pulled(parameter: torch.Tensor, step: int) -> torch.Tensor:
 
 @dataclass
 class OptimizerRun:
-    """Parameters and their optimizer, in the middle of a problem.
-
-    :param count: steps made so far
-    """
+    """Parameters and their optimizer, in the middle of a problem."""
 
     parameters: list[torch.nn.Parameter]
     optimizer: torch.optim.Optimizer
@@ -44,9 +41,9 @@ class OptimizerRun:
 
     def digests(self) -> dict[str, str]:
         """Digests of parameters, and of the optimizer's state."""
-        found = {f"parameters{path}": leaf.digest for path, leaf in walk(self.parameters).items()}
-        state = {path: leaf.digest for path, leaf in walk(self.optimizer).items()}
-        return found | {path: digest for path, digest in state.items() if path.startswith(("state[", "param_groups["))}
+        found = {f"parameters{path}": digest for path, digest in digests(self.parameters).items()}
+        state = digests(self.optimizer).items()
+        return found | {path: digest for path, digest in state if path.startswith(("state[", "param_groups["))}
 
 
 class OptimizerSubject:
@@ -118,10 +115,7 @@ class OptimizerSubject:
 
 
 def set_options(running: OptimizerRun, **options: Any) -> None:
-    """Set options in all groups of an optimizer.
-
-    :raises NotSupportedError: if a group has no such option
-    """
+    """Set options in all groups of an optimizer."""
     for group in running.optimizer.param_groups:
         for name, value in options.items():
             if name not in group:

@@ -36,16 +36,8 @@ from rlverify.records.attempts import attempt
 SHOWN: Final = 4
 
 
-class _SavesPickle(faults.Wrapped):
-    def save(self, model: Any, folder: Path) -> None:
-        self.inner.save(model, folder)
-        (folder / "rlverify.pkl").write_bytes(pickle.dumps({"steps": range(3)}))
-
-
-class _SavesCall(faults.Wrapped):
-    def save(self, model: Any, folder: Path) -> None:
-        self.inner.save(model, folder)
-        (folder / "rlverify.pkl").write_bytes(b"cbuiltins\nprint\n(tR.")
+def _also_saving(text: str, content: bytes) -> GenericFault:
+    return faults.after("save", text, lambda *given: (given[-1] / "rlverify.pkl").write_bytes(content))
 
 
 class _LoadsPickle(faults.Wrapped):
@@ -60,16 +52,12 @@ class _LoadsPickle(faults.Wrapped):
         return self.inner.load(folder, fresh)
 
 
-@rule(
-    "safety",
-    "medium",
-    "Saved files can be read without unpickling.",
-    faults=[GenericFault("save a pickle", _SavesPickle)],
-)
+@rule("safety", "medium", faults=[_also_saving("save a pickle", pickle.dumps({"steps": range(3)}))])
 def artefact_needs_no_unpickling(session: SubjectSession) -> CheckFinding:
-    """What is saved is JSON, arrays, or tensors that `torch.load(weights_only=True)` reads.
+    """Saved files can be read without unpickling.
 
-    A file that has to be unpickled can be used only by someone who trusts everyone who could have written it.
+    What is saved is JSON, arrays, or tensors that `torch.load(weights_only=True)` reads. A file that has to be
+    unpickled can be used only by someone who trusts everyone who could have written it.
     """
     with session.folder() as name:
         saved = _saved(session, Path(name))
@@ -80,15 +68,15 @@ def artefact_needs_no_unpickling(session: SubjectSession) -> CheckFinding:
 @rule(
     "safety",
     "high",
-    "Reading the saved files imports nothing but what builds plain data and tensors.",
     faults=[
-        GenericFault("save a pickle that calls a function", _SavesCall),
+        _also_saving("save a pickle that calls a function", b"cbuiltins\nprint\n(tR."),
         GenericFault("load a pickle", _LoadsPickle),
     ],
 )
 def artefact_runs_nothing_when_read(session: SubjectSession) -> CheckFinding:
-    """The pickles in the saved files name no function and no class except those that build arrays and containers.
+    """Reading the saved files imports nothing but what builds plain data and tensors.
 
+    The pickles in the saved files name no function and no class except those that build arrays and containers.
     Unpickling calls the functions that a file names. The names are read from the file's instructions; it is not loaded.
     Then each pickle is replaced by one that makes a folder, and the files are loaded: no folder may be made.
     """
@@ -148,8 +136,6 @@ class _Canary:
 def executed_canaries(session: SubjectSession, folder: Path) -> tuple[list[str], int]:
     """The places of pickles in saved files that a load executes, found by loading a canary at each of them.
 
-    :param folder: what was saved
-    :return: the places, and how many there are at which a canary was planted
     :raises SubjectError: if the files cannot be loaded as they are. A load that refuses the canary is right
     :raises NotSupportedError: if the adapter cannot load
     """

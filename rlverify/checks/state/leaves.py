@@ -38,7 +38,6 @@ class Leaf:
     """The end of a path.
 
     :param digest: equal for equal values; of opaque objects, the name of their type
-    :param text: the value in short, for people
     :param opaque: whether the object can hold more than its digest says
     :param mutable: whether its value can change in place, so that two paths to it are one
     """

@@ -31,7 +31,6 @@ SERIALIZED: Final = ":serialized:"
 class Pickle:
     """A pickle that was found.
 
-    :param place: file, and where in it
     :param imported: ``module.name`` of everything that it imports when it is loaded
     """
 
