@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.text import Text
@@ -56,7 +56,7 @@ from rlverify.cli.reproduce_command import pilot, reproduce
 from rlverify.cli.scan_command import scan
 from rlverify.cli.start_commands import init, new
 from rlverify.evidence.files import alone_in
-from rlverify.gating.audit import Audit, Level, audit
+from rlverify.gating.audit import Audit, audit
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.git_base import Base, UnknownChangesError, find_base, known_base
 from rlverify.kill_matrix.committed import committed_problems, undetected, unwritten
@@ -147,9 +147,8 @@ def audit_command(
     paths = report_paths(project, reports)
     base = known_base(project)
     with executor_of(where, jobs, ray_address) as executor:
-        result = _run_audit(
-            context, paths, executor, level, update=update, base=base, ignore_cache=ignore_cache, chosen=chosen
-        )
+        given: Any = {"level": level, "update": update, "ignore_cache": ignore_cache}
+        result = _run_audit(context, paths, executor, base=base, chosen=chosen, **given)
     if missing := [str(each) for each in _incomplete(MatrixPlan(project)) if chosen is None or each.subject in chosen]:
         result = replace(result, notes=(*result.notes, f"note: the gate will fail: {few(missing)}"))
     outcome = outcome_of_audit(project, result)
@@ -190,9 +189,7 @@ def gate(
     files = check_outputs({"junit": junit, "sarif": sarif, "summary": summary, "json": json_file})
     alone = suites_alone(context.obj)
     if alone is not None:
-        given = {"ids of claims": patterns or areas, "--base": base is not None, "--fail-fast": fail_fast}
-        no_use = [name for name, value in given.items() if value]
-        raise typer.Exit(gate_of_suites(*alone, files, no_use, (where, jobs, ray_address)))
+        raise typer.Exit(gate_of_suites(*alone, files, (where, jobs, ray_address)))
     project = project_of(context)
     chosen = chosen_ids(project, patterns, areas)
     try:
@@ -202,7 +199,7 @@ def gate(
     paths = report_paths(project, reports)
     since = _base(project, base)
     with executor_of(where, jobs, ray_address) as executor:
-        result = _run_audit(context, paths, executor, level, base=since, chosen=chosen, fail_fast=fail_fast)
+        result = _run_audit(context, paths, executor, level=level, base=since, chosen=chosen, fail_fast=fail_fast)
         result = _with_catalogue_and_tests(project, paths, result, chosen, since, executor)
         checks: tuple[Case, ...] = ()
         if project.settings.suites and chosen is None:
@@ -223,10 +220,7 @@ def _base(project: Project, asked: str | None) -> Base | None:
 
 
 def _repeated(result: Audit) -> str:
-    """Of how many figures a run was repeated, as a sentence; empty where no figure keeps its evidence.
-
-    On another machine few values are the same to all digits. On the same one, fewer say that code has moved them.
-    """
+    """Of how many figures a run was repeated, as a sentence; empty where no figure keeps its evidence."""
     figures = sum(each.claim.figure is not None for each in result.records)
     told = f"of {result.repeated} of {figures} figures, a run was repeated"
     return f"{told}; {result.exact} gave the committed value exactly" if result.repeated else ""
@@ -248,10 +242,7 @@ def _with_catalogue_and_tests(
     since: Base | None,
     executor: Executor,
 ) -> Audit:
-    """Add what is wrong with the texts of the claims, their tests and the kill matrix; plant changed faults again.
-
-    Of chosen claims it has only the problems of these, as the matrix is about all.
-    """
+    """Add what is wrong with the texts of the claims, their tests and the kill matrix; plant changed faults again."""
     matrix_plan = MatrixPlan(project)
     found = [*_incomplete(matrix_plan), *committed_problems(matrix_plan, paths)]
     if chosen is not None:
@@ -291,33 +282,10 @@ app.command()(scan)
 app.command()(check)
 
 
-def _run_audit(
-    context: typer.Context,
-    paths: ReportPaths,
-    executor: Executor,
-    level: Level,
-    *,
-    update: bool = False,
-    base: Base | None = None,
-    ignore_cache: bool = False,
-    chosen: frozenset[str] | None = None,
-    fail_fast: bool = False,
-) -> Audit:
+def _run_audit(context: typer.Context, paths: ReportPaths, executor: Executor, **given: Any) -> Audit:
     with alone_in(paths.working, complain), progress_bars() as bars:
-        return audit(
-            project_of(context),
-            paths,
-            update=update,
-            executor=executor,
-            on_progress=bars.probes,
-            base=base,
-            level=level,
-            on_figures=bars.figures,
-            on_repeats=bars.repeats,
-            ignore_cache=ignore_cache,
-            chosen=chosen,
-            fail_fast=fail_fast,
-        )
+        shown: Any = {"on_progress": bars.probes, "on_figures": bars.figures, "on_repeats": bars.repeats}
+        return audit(project_of(context), paths, executor=executor, **shown, **given)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -132,16 +132,15 @@ def gate_of_suites(
     root: Path,
     names: Sequence[str],
     files: Mapping[str, Path],
-    given: Sequence[str],
     options: tuple[ExecutorName, int | None, str | None],
 ) -> int:
     """Run the suites of a project that has nothing else."""
+    if "summary" in files:
+        raise UsageError("this project has suites alone, and --summary is for the claims of a catalogue; leave it out")
     from rlverify.checks.engine.choosing import chosen_rules
     from rlverify.checks.targets import import_targets
     from rlverify.cli.checking import TargetSettings
 
-    for option in [*given, *(["--summary"] if "summary" in files else [])]:
-        raise UsageError(f"this project has suites alone, and {option} is for the claims of a catalogue; leave it out")
     for folder in (root, root / "src"):
         if folder.is_dir() and str(folder) not in sys.path:
             sys.path.append(str(folder))

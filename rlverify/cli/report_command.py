@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
@@ -67,7 +67,9 @@ def report(
     if not committed:
         raise UsageError(f"there is no evidence in {paths.evidence}; {REMEDY}, or name another folder with --reports")
     if text in PAGE_FORMATS and chosen is not None:
-        chosen = _with_sections(project, chosen)
+        chosen |= {project.claim(each).condition_of for each in chosen} - {
+            ""
+        }  # whose sections show the chosen conditions
     records = [each for each in committed_records(project, committed) if chosen is None or each.claim.id in chosen]
     problems = problems_of_all(records)
     if check:
@@ -88,11 +90,6 @@ def report(
         for line in (*map(str, with_advice(problems)), *notes):
             complain(line)
     raise typer.Exit(exit_code_of(problems))
-
-
-def _with_sections(project: Project, chosen: Set[str]) -> frozenset[str]:
-    """The chosen ids, and those of the claims in whose sections a page shows the chosen conditions."""
-    return frozenset(chosen) | ({project.claim(claim_id).condition_of for claim_id in chosen} - {""})
 
 
 def _check_options(text: str | None, output: Path | None, check: bool, chosen: Sequence[str]) -> None:

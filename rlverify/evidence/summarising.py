@@ -82,10 +82,7 @@ SLACK: Final = 1e-6
 
 
 def criterion_digest(claim: Claim) -> str:
-    """Digest of what the catalogue says of a figure and its verdict depends on.
-
-    The unit, the title and other words do not count.
-    """
+    """Digest of what the catalogue says of a figure and its verdict depends on."""
     assert claim.figure is not None
     figure = claim.figure
     words = [claim.experiment, figure.quantity, str(claim.seeds), str(claim.of_fix), str(figure.repeats)]

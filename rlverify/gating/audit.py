@@ -132,9 +132,9 @@ def audit(
     project: Project,
     paths: ReportPaths,
     *,
-    update: bool,
     executor: Executor,
     on_progress: Progress,
+    update: bool = False,
     base: Base | None = None,
     level: Level = "quick",
     on_figures: FigureProgress = lambda _done, _total, _left: None,
@@ -178,7 +178,9 @@ def audit(
     )
     code.check_unchanged()
     found = (kept.get(each.id) or fresh.record(each) for each in claims if each.id in kept or each.id in fresh.evidence)
-    records, notes = tuple(found), [*warnings, *_left_out(len(claims), len(kept) + len(fresh.evidence))]
+    records, notes = tuple(found), list(warnings)
+    if left := len(claims) - len(kept) - len(fresh.evidence):
+        notes.append(f"a claim is not as expected, so {left} of {len(claims)} claims were not measured")
     if update:
         full_audit = full_audit_of(project, code, fresh.seconds_of_runs) if level == "full" else None
         replace_committed(committed, records, others, full_audit)
@@ -222,11 +224,6 @@ def _repeated(
 
 def _is_wrong(record: Record) -> bool:
     return bool(problems_of(record))
-
-
-def _left_out(claims: int, records: int) -> list[str]:
-    left = claims - records
-    return [f"a claim is not as expected, so {left} of {claims} claims were not measured"] * bool(left)
 
 
 def _compare_all(committed: Committed, records: Sequence[Record], *, complete: bool) -> list[Problem]:

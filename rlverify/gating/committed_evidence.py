@@ -99,8 +99,6 @@ def replace_committed(
 ) -> None:
     """Replace the evidence of records and the reports of all claims.
 
-    A claim that could not be measured keeps its committed evidence.
-
     :param full_audit: replaces the committed one, unless that is of the same code or a claim could not be measured
     """
     project, paths = committed.project, committed.paths

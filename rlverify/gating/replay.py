@@ -202,10 +202,7 @@ class RepeatedFigure:
         return value is not None and is_committed_value(self.committed, run.seed, value)
 
     def first_problem(self, runs: Iterable[PairedRun], *, exactly: bool = False) -> list[Problem]:
-        """Return what is wrong with the first run that is not as it is committed.
-
-        If the runs of this figure differ between machines, the value of one run is compared only exactly.
-        """
+        """Return what is wrong with the first run that is not as it is committed."""
         for run in runs:
             value = self.value_of(run)
             if value is None:

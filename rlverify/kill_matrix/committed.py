@@ -51,10 +51,7 @@ MUST_BE_DETECTED_BY_ALL = ("defect", "named")
 
 
 def committed_problems(matrix_plan: MatrixPlan, paths: ReportPaths) -> list[Problem]:
-    """Read the committed matrix and compare it with the claims and tests of today; plants and measures nothing.
-
-    A project whose claims name no test needs no matrix.
-    """
+    """Read the committed matrix and compare it with the claims and tests of today; plants and measures nothing."""
     if unknown := [*unknown_tests(matrix_plan)]:
         return unknown
     matrix = load_matrix(paths.reports / MATRIX)
@@ -113,10 +110,7 @@ def write_report(matrix_plan: MatrixPlan, paths: ReportPaths) -> None:
 
 
 def problems_of(matrix: Matrix) -> Iterator[Problem]:
-    """Every fault with an unexpected fate, and every test that misses its fault.
-
-    Of a documented fix that leaves something broken, one of the tests must detect what is left.
-    """
+    """Every fault with an unexpected fate, and every test that misses its fault."""
     for row in matrix.rows:
         if not row.as_expected:
             code = HARNESS_FAILED if row.plan.must_survive and row.fate == "unreached" else CLAIM_FELL

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, TypeVar
 
 from rlverify.evidence.evidence_files import load_folder
@@ -93,7 +92,7 @@ def measure(
         return [result_of(ended) for ended in executor.map(run, given, note=note)]
 
     try:
-        runs = each(partial(_run_on_healthy_code, root), [*columns.values()])
+        runs = each(partial(run_tests, root=root), [*columns.values()])
         unfit = [problem for tests, run in zip(columns.values(), runs, strict=True) for problem in _unfit(tests, run)]
         if unfit:
             return MatrixResult(Matrix(today, (), {}, suites), tuple(unfit))
@@ -110,10 +109,6 @@ def result_of(ended: Ended[Result]) -> Result:
     if ended.result is None:
         raise MatrixError("a session", ended.reason or f"its worker ended with exit code {ended.exit_code}")
     return ended.result
-
-
-def _run_on_healthy_code(root: Path, tests: Sequence[str]) -> TestRun:
-    return run_tests(tests, root=root)
 
 
 def _unfit(tests: Iterable[str], run: TestRun) -> list[Problem]:
@@ -164,10 +159,7 @@ def _row(matrix_plan: MatrixPlan, plan: FaultPlan) -> FaultResult | Problem:
 def run_matrix(
     matrix_plan: MatrixPlan, paths: ReportPaths, *, update: bool, executor: Executor, on_progress: Progress
 ) -> MatrixResult:
-    """Measure the whole matrix; replace the committed one and render the pages if asked to.
-
-    Where something could not be measured, nothing is written.
-    """
+    """Measure the whole matrix; replace the committed one and render the pages if asked to."""
     prepare_working_folder(paths.working)
     if update:
         check_writable(paths.reports)

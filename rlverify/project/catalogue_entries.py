@@ -101,10 +101,7 @@ class EarlierEntry(BaseModel):
 
 
 class ConditionEntry(BaseModel):
-    """One ``[[claim.condition]]`` table: a figure that tests the claim under another condition.
-
-    What a figure's claim says itself is taken from there, where this leaves it out.
-    """
+    """One ``[[claim.condition]]`` table: a figure that tests the claim under another condition."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -122,10 +119,7 @@ class ConditionEntry(BaseModel):
 
 
 class ClaimEntry(BaseModel):
-    """One ``[[claim]]`` table as it is written.
-
-    Its validators raise a ``ValueError`` with two arguments: the field, and what is wrong with it.
-    """
+    """One ``[[claim]]`` table as it is written."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -291,10 +291,7 @@ class Project:
 
 
 def _place_of(package: str) -> Path | None:
-    """The folder of a package, or the file of a single module; None where there is no such package.
-
-    It is found without importing the packages around it.
-    """
+    """The folder of a package, or the file of a single module; None where there is no such package."""
     top, *inside = package.split(".")
     spec = importlib.util.find_spec(top)
     if spec is None:

@@ -33,10 +33,7 @@ def digest(texts: Iterable[str]) -> str:
 
 
 def tree_text(tree: ast.AST) -> str:
-    """`ast.dump` without docstrings, and without what differs between Python versions: empty fields and layout.
-
-    It changes the tree.
-    """
+    """`ast.dump` without docstrings, and without what differs between Python versions: empty fields and layout."""
     for node in ast.walk(tree):
         if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
             del node.body[0]
@@ -213,10 +210,7 @@ def is_within(name: str, packages: Iterable[str]) -> bool:
 
 
 def _imported_from(node: ast.ImportFrom, package: str, within: tuple[str, ...]) -> list[str]:
-    """What ``from module import names`` may import: the submodules of these names, and the module itself.
-
-    A package of ``within`` counts itself only for names that are no submodules of it.
-    """
+    """What ``from module import names`` may import: the submodules of these names, and the module itself."""
     try:
         module = importlib.util.resolve_name("." * node.level + (node.module or ""), package or None)
     except ImportError:  # a relative import beyond the top, which fails at run time as well

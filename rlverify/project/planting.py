@@ -105,10 +105,7 @@ def healthy_member(owner: str, member: str) -> Callable[..., Any]:
 
 
 def source_of_fault(fault: Fault) -> tuple[str, str] | None:
-    """The target of a fault and the source of its replacement; None if one is missing.
-
-    Decorators, and comments for linters and type checkers, are left out.
-    """
+    """The target of a fault and the source of its replacement; None if one is missing."""
     try:
         _find_member(_resolve_owner(fault), fault)
         return fault.target, source_of(fault.replacement)
@@ -219,11 +216,7 @@ SHOWN = 3
 
 
 def unreached_hint(planted: Planted, is_production: Callable[[str], bool]) -> str | None:
-    """Why production code does not run the fault, while it is planted; None if it does, or if nothing is known.
-
-    A fault that only the probe has run counts as unreached if a module holds the healthy function by name: production
-    code runs that one. Otherwise production code would have run the fault, which the probe called directly.
-    """
+    """Why production code does not run the fault, while it is planted; None if it does, or if nothing is known."""
     if planted.by_production:
         return None
     found = [*_holders(planted.original, is_production)]

@@ -38,10 +38,7 @@ class Registry(Generic[Entry]):
         self._modules[name] = module
 
     def load(self, package: str) -> Mapping[str, Entry]:
-        """Import every module of a package and return what they registered, by name.
-
-        Without such a package, there is nothing.
-        """
+        """Import every module of a package and return what they registered, by name."""
         if importlib.util.find_spec(package) is None:
             return {}
         with stdout_sent_to_stderr():  # what it prints must not mix with what the program prints

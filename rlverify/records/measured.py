@@ -121,8 +121,6 @@ class VariantEvidence:
 class FigureEvidence:
     """A figure over all its paired runs, in the unit of the claim and rounded to what repeats.
 
-    All but the values is computed from them.
-
     :param values: the quantity in each run that ended, in the order of the seeds and rounded to what repeats; those
         that crashed are in ``errors``
     :param effect_size: Cohen's d_z, the mean over the standard deviation of the runs; None where they are all the

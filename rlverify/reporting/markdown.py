@@ -101,13 +101,12 @@ def symptom_rows(evidence: Evidence) -> list[list[str]]:
     """One row a symptom: its name, then for each variant what became of it; the cells of a table."""
     symptoms = dict.fromkeys(each.symptom for variant in evidence.variants for each in variant.symptoms)
     return [
-        [cell(name), *(_outcome(phrasing.symptom_outcome(name, each)) for each in evidence.variants)]
+        [cell(name), *(_outcome(*phrasing.symptom_outcome(name, each)) for each in evidence.variants)]
         for name in symptoms
     ]
 
 
-def _outcome(told: tuple[str, str]) -> str:
-    values, outcome = told
+def _outcome(values: str, outcome: str) -> str:
     return f"{cell(values)}; {outcome}" if values else outcome
 
 

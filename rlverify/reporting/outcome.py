@@ -208,10 +208,7 @@ def _few_lines(edit: Sequence[str]) -> Sequence[str]:
 
 
 def _blocks(fallen: Sequence[FallenClaim]) -> list[tuple[list[FallenClaim], list[str]]]:
-    """The claims that fell for one reason, and the lines about them: those of the first, and the ids of the others.
-
-    An edit is quoted once.
-    """
+    """The claims that fell for one reason, and the lines about them: those of the first, and the ids of the others."""
     causes = list(dict.fromkeys(each.cause for each in fallen))
     grouped = groupby(sorted(fallen, key=lambda each: causes.index(each.cause)), key=lambda each: each.cause)
     found = []

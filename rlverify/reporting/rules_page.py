@@ -38,7 +38,8 @@ documentation of the class, `help(rlverify.checks.Adapter)`, describes arguments
 
 def rules_page() -> str:
     """Markdown: a table of all rules, then a section for each, by family."""
-    rules = sorted(RULES.values(), key=lambda rule: _families().index(rule.family))
+    families = list(dict.fromkeys(rule.family for rule in RULES.values()))
+    rules = sorted(RULES.values(), key=lambda rule: families.index(rule.family))
     rows = [f"| [`{rule.name}`](#{rule.name}) | {rule.family} | {rule.severity} | {rule.expected} |" for rule in rules]
     table = "\n".join(["| check | family | severity | expected |", "|---|---|---|---|", *rows])
     sections = [
@@ -50,15 +51,9 @@ def rules_page() -> str:
 
 def _adapter_methods() -> str:
     methods = {name: method for name, method in vars(Adapter).items() if not name.startswith("_")}
-    return "\n".join(f"| `{name}` | {_first_sentence(method)} |" for name, method in methods.items())
-
-
-def _first_sentence(documented: object) -> str:
-    return f"{first_paragraph(documented).split('. ')[0].rstrip('.')}."
-
-
-def _families() -> list[str]:
-    return list(dict.fromkeys(rule.family for rule in RULES.values()))
+    return "\n".join(
+        f"| `{name}` | {first_paragraph(method).split('. ')[0].rstrip('.')}. |" for name, method in methods.items()
+    )
 
 
 def _section(rule: Rule) -> str:
@@ -78,10 +73,7 @@ def _section(rule: Rule) -> str:
 
 
 def faults_in_words(rule: Rule) -> str:
-    """The faults that prove a pass; where they depend on the subject, the documentation of what chooses them.
-
-    A function that chooses faults by its subject therefore has a docstring.
-    """
+    """The faults that prove a pass; where they depend on the subject, the documentation of what chooses them."""
     if documented := first_paragraph(rule.faults).rstrip("."):
         return documented[0].lower() + documented[1:]
     planted = rule.faults(SubjectSession(_no_model, Adapter()))

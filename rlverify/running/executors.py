@@ -120,10 +120,7 @@ class InlineExecutor(Executor):
 
 @dataclass(frozen=True)
 class ThreadExecutor(Executor):
-    """Runs tasks in threads of this process, for tasks that start a process of their own and wait for it.
-
-    What the function raises is raised here.
-    """
+    """Runs tasks in threads of this process, for tasks that start a process of their own and wait for it."""
 
     jobs: int
 

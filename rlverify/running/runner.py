@@ -95,10 +95,7 @@ class _EnoughError(Exception):
 
 @dataclass(frozen=True)
 class ProbeTask:
-    """One run to be made; small enough to be sent to a worker process.
-
-    Two claims that ask the same probe about the same code are one task, whatever each of them calls that code.
-    """
+    """One run to be made; small enough to be sent to a worker process."""
 
     project: Project
     probe: str
@@ -166,10 +163,6 @@ def run_claims(
 ) -> dict[str, tuple[Run, ...]]:
     """All runs of all claims, by claim id; those of one claim in the order of its variants and seeds.
 
-    What several claims need is measured once.
-
-    Where a process dies, only the run that killed it is an ERROR.
-
     :param on_progress: called with the number of runs done and the number of all that differ, at least every second
     :param stop: called with a claim's id and runs when they have ended; whether to make no other runs. Claims of which
         a run has not ended then are left out of the result
@@ -188,7 +181,9 @@ def run_claims(
         on_progress(len(ended), len(tasks))
 
     def note(task: ProbeTask, outcome: Ended[Run]) -> None:
-        ended[task] = _run_of(task, outcome)
+        ended[task] = outcome.result or Run(
+            task.variant, task.seed, error=how_it_died(outcome, task.limit), seconds=outcome.seconds
+        )
         report_progress()
         if stop is not None:
             last = [claim_id for claim_id, own in own_tasks.items() if task in own and has_ended(claim_id)]
@@ -208,12 +203,6 @@ def tasks_of(project: Project, claim: Claim, seeds: Sequence[int], limit: float 
         for variant in claim.variants
         for seed in seeds
     ]
-
-
-def _run_of(task: ProbeTask, ended: Ended[Run]) -> Run:
-    if ended.result is not None:
-        return ended.result
-    return Run(task.variant, task.seed, error=how_it_died(ended, task.limit), seconds=ended.seconds)
 
 
 def how_it_died(ended: Ended[Result], limit: float) -> str:

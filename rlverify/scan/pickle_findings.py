@@ -193,10 +193,7 @@ def findings_of_pickles(content: BinaryIO, place: Place) -> Iterator[ScanFinding
 
 
 def findings_of_unknown_file(content: BinaryIO, place: Place) -> Iterator[ScanFinding]:
-    """Yield what unpickling a file would import whose name and start say nothing, as an old pickle may have any.
-
-    Only a whole pickle with well-formed names counts, so that texts are not taken for pickles.
-    """
+    """Yield what unpickling a file would import whose name and start say nothing, as an old pickle may have any."""
     found = content_of(content)
     names = (name for each in found.imports for name in (each.module, each.name))
     if found.problem is None and all(map(_MODULE_AND_NAME.fullmatch, names)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -65,13 +66,9 @@ def findings_of_file(path: Path) -> list[ScanFinding]:
 def _findings_of_open_file(content: BinaryIO, path: Path, place: Place) -> Iterator[ScanFinding]:
     head = content.read(HEAD_BYTES)
     content.seek(0)
-    if path.suffix.lower() in _SOURCE_SUFFIXES or _has_python_shebang(head):
+    if path.suffix.lower() in _SOURCE_SUFFIXES or re.match(rb"#!.*python", head):
         yield from findings_of_source(content.read(MAX_SOURCE_BYTES + 1), place.path)
     elif is_checkpoint(path.name, head) or ends_like_a_zip(content):
         yield from findings_of_content(content, place)
     else:
         yield from findings_of_unknown_file(content, place)
-
-
-def _has_python_shebang(head: bytes) -> bool:
-    return head.startswith(b"#!") and b"python" in head.partition(b"\n")[0]

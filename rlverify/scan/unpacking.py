@@ -139,8 +139,6 @@ def findings_of_content(
 ) -> Iterator[ScanFinding]:
     """Yield what a file, or an unpacked part of one, would do when it is loaded.
 
-    A file that is an archive by its end and something else by its start is scanned as both.
-
     :param content: seekable, at its start
     :param depth: how many archives are around this content
     """
@@ -226,7 +224,8 @@ def _findings_of_member(
     try:
         with archive.open(member) as packed:
             head = packed.read(HEAD_BYTES)
-        if member.filename == MODEL_FIELDS and depth == 0 and _may_be_json(head, archive):
+        may_be_json = head.strip()[:1] in (b"", b"{") or MODEL_VERSION in archive.NameToInfo
+        if member.filename == MODEL_FIELDS and depth == 0 and may_be_json:
             with archive.open(member) as packed:
                 yield from _findings_of_fields(cast(PackedStream, packed), place, budget)
         elif is_checkpoint(member.filename, head):
@@ -234,10 +233,6 @@ def _findings_of_member(
                 yield from _findings_of_packed(cast(PackedStream, packed), place, budget, depth)
     except DAMAGE as error:
         yield place.problem(unreadable(error))
-
-
-def _may_be_json(head: bytes, archive: zipfile.ZipFile) -> bool:
-    return head.strip()[:1] in (b"", b"{") or MODEL_VERSION in archive.NameToInfo
 
 
 def _findings_of_tar(content: BinaryIO, place: Place, budget: UnpackBudget, depth: int) -> Iterator[ScanFinding]:

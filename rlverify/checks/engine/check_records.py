@@ -74,10 +74,7 @@ class CheckRecord:
 
     @property
     def is_unexpected(self) -> bool:
-        """Whether a caller has to act.
-
-        That is after an error, a failure that is not expected or has other causes, and an expected failure that passed.
-        """
+        """Whether a caller has to act."""
         if self.known is None:
             return self.status in (Status.FAIL, Status.ERROR)
         return self.status in (Status.PASS, Status.ERROR) or bool(self.other_causes)

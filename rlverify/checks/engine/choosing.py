@@ -43,10 +43,7 @@ def _has(made: Subject) -> str:
 
 
 def reasons_to_run(records: Sequence[CheckRecord], made: Subject) -> list[str]:
-    """The rules that inconclusive records rest on and that have no record themselves.
-
-    An inconclusive record alone would not say that something failed.
-    """
+    """The rules that inconclusive records rest on and that have no record themselves."""
     known = {each.check for each in records}
     blocked = [each.check for each in records if each.status is Status.INCONCLUSIVE]
     needed = {name for check in blocked for name in made.rule(check).rests_on}

@@ -200,11 +200,8 @@ def _proofs(rule: Rule, session: SubjectSession) -> tuple[tuple[Proof, ...], str
     broken = [f"{each.text}: {own.seen}" for each, own in pairs if own.status is Status.ERROR]
     if broken:
         return proofs, f"a fault could not be planted: {broken[0]}", True
-    return proofs, _unproven(len(proofs)), False
-
-
-def _unproven(planted: int) -> str:
-    return f"the check detected none of {planted} faults" if planted else "the check has no fault to plant"
+    missed = f"the check detected none of {len(proofs)} faults" if proofs else "the check has no fault to plant"
+    return proofs, missed, False
 
 
 def installed_modules() -> set[str]:

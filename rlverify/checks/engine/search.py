@@ -80,7 +80,8 @@ class Search:
         return self._found()
 
     def _found(self) -> Reason:
-        lost = [path for path in self.session.run(self._lost) if path not in self.session.volatile]
+        lost = self.session.run(lambda: [each.path for each in self._pair().differences])
+        lost = [path for path in lost if path not in self.session.volatile]
         everything = [*lost, GLOBALS]
         if not self._is_exact_without(()):
             opaque = self.session.run(self._opaque)
@@ -122,9 +123,6 @@ class Search:
         generators, loaded = global_state(), session.loaded(self.folder)
         return LoadedPair(model, generators, loaded, differences(model, loaded))
 
-    def _lost(self) -> list[str]:
-        return [each.path for each in self._pair().differences]
-
     def _opaque(self) -> list[str]:
         return [f"{path} ({leaf.text})" for path, leaf in walk(self._pair().model).items() if leaf.opaque]
 
@@ -141,16 +139,11 @@ class Search:
         session, pair = self.session, self._pair()
         for each in pair.differences:
             if each.path not in left_out and each.path not in session.volatile:
-                _restore(each)
+                attempt(each.restore)  # loggers and other objects with files cannot be copied
         if GLOBALS not in left_out:
             set_global_state(pair.generators)
         session.learn(pair.loaded, session.steps_after)
         return session.result(pair.loaded)
-
-
-def _restore(difference: Difference) -> None:
-    """Restore what can be copied; loggers and other objects with files cannot."""
-    attempt(difference.restore)
 
 
 def part_of(path: str) -> str:

@@ -93,10 +93,6 @@ def _files(folder: Path) -> list[Path]:
     return found
 
 
-def _fresh(subject: CheckpointSubject) -> CheckpointSubject:
-    return replace(subject, load=lambda _path, fresh: fresh)
-
-
 def _also_changes(subject: CheckpointSubject) -> CheckpointSubject:
     def save(made: Any, path: Path) -> None:
         subject.save(made, path)
@@ -133,7 +129,14 @@ def _calls(subject: CheckpointSubject) -> CheckpointSubject:
     return replace(subject, save=save)
 
 
-@CHECKPOINTS.rule("high", faults=[GenericFault("return the fresh object in load()", _fresh)])
+@CHECKPOINTS.rule(
+    "high",
+    faults=[
+        GenericFault(
+            "return the fresh object in load()", lambda subject: replace(subject, load=lambda _path, fresh: fresh)
+        )
+    ],
+)
 def checkpoint_restores_everything(subject: CheckpointSubject) -> CheckFinding:
     """What is loaded equals what was saved.
 

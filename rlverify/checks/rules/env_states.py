@@ -79,11 +79,11 @@ def _ignoring(subject: EnvStateSubject) -> EnvStateSubject:
 
 def _aliasing(subject: EnvStateSubject) -> EnvStateSubject:
     """The state holds the environment itself."""
-    return replace(subject, get_state=lambda env: (subject.get_state(env), env), set_state=partial(_set_first, subject))
-
-
-def _set_first(subject: EnvStateSubject, env: Any, state: Any) -> None:
-    subject.set_state(env, state[0])
+    return replace(
+        subject,
+        get_state=lambda env: (subject.get_state(env), env),
+        set_state=lambda env, state: subject.set_state(env, state[0]),
+    )
 
 
 def _keeping(subject: EnvStateSubject) -> EnvStateSubject:

@@ -40,7 +40,7 @@ def forgettable(session: SubjectSession) -> Sequence[GenericFault]:
         learnt = [path for path in state if path not in session.volatile and _is_learnt(model, path, state, initial)]
         if session.tier.is_full:
             return learnt
-        chosen = {path.split("[")[0].split(".")[0] + _kind(path): path for path in reversed(learnt)}
+        chosen = {path.split("[")[0].split(".")[0] + " state" * (".state[" in path): path for path in reversed(learnt)}
         return list(chosen.values())
 
     session.steps  # noqa: B018  # known before the process starts
@@ -53,10 +53,6 @@ def _is_learnt(model: Any, path: str, state: dict[str, Leaf], initial: dict[str,
         return state[path].digest != initial[path].digest
     value = find(model, path)[0] if state[path].mutable else None
     return is_tensor(value) or isinstance(value, np.ndarray)
-
-
-def _kind(path: str) -> str:
-    return " state" if ".state[" in path else ""
 
 
 @rule("resume", "high", rests_on=["deterministic", "observing_changes_nothing"], faults=forgettable)

@@ -61,7 +61,11 @@ def artefact_needs_no_unpickling(session: SubjectSession) -> CheckFinding:
     """
     with session.folder() as name:
         saved = _saved(session, Path(name))
-    places = [each.place for each in saved if not all(map(is_for_weights, each.imported)) or not _is_torch(each)]
+    places = [
+        each.place
+        for each in saved
+        if not all(map(is_for_weights, each.imported)) or not each.place.endswith("/data.pkl")
+    ]
     return failing(f"{len(places)} pickles: {shown(places)}", where=places[0]) if places else passing()
 
 
@@ -113,11 +117,6 @@ def _saved(session: SubjectSession, folder: Path) -> list[Pickle]:
     if not files:
         raise NotSupportedError("save() writes no file")
     return [found for file in files for found in pickles_in(file)]
-
-
-def _is_torch(each: Pickle) -> bool:
-    """Whether a pickle is the index of a file of ``torch.save``, which is called ``data.pkl`` in its archive."""
-    return each.place.endswith("/data.pkl")
 
 
 CANARY = "canary"

@@ -81,10 +81,6 @@ def _after(text: str, action: Callable[[Any], object]) -> GenericFault:
     )
 
 
-def _move(parameter: Any) -> None:
-    parameter.data.add_(1e-3)
-
-
 def _shift(parameter: Any) -> None:
     if parameter.grad is not None:
         parameter.grad.add_(1e-3)
@@ -114,7 +110,7 @@ def _spread(subject: TransformSubject) -> TransformSubject:
     return replace(subject, apply=apply, after=lambda parameters: [each.grad.fill_(math.nan) for each in parameters])
 
 
-@TRANSFORMS.rule("high", faults=[_after("move the parameters", _move)])
+@TRANSFORMS.rule("high", faults=[_after("move the parameters", lambda parameter: parameter.data.add_(1e-3))])
 def transform_changes_gradients_only(subject: TransformSubject) -> CheckFinding:
     """A transform leaves the parameters as they are.
 

@@ -39,10 +39,7 @@ class Pickle:
 
 
 def pickles_in(path: Path) -> list[Pickle]:
-    """Every pickle in a file: the file itself, members of a zip archive, fields of JSON, arrays of objects.
-
-    Files can be compressed with gzip, bzip2 or xz.
-    """
+    """Every pickle in a file: the file itself, members of a zip archive, fields of JSON, arrays of objects."""
     return list(_found(path.name, path.read_bytes()))
 
 
@@ -92,10 +89,7 @@ def _in_json(place: str, node: Any) -> Iterator[Pickle]:
 
 
 def imports(content: bytes) -> tuple[str, ...] | None:
-    """What a pickle imports, each name once; None if the bytes are no pickle.
-
-    A broken pickle counts if something would be called before it breaks.
-    """
+    """What a pickle imports, each name once; None if the bytes are no pickle."""
     found = content_of(io.BytesIO(content))
     names = tuple(map(str, found.imports))
     if found.problem is not None:

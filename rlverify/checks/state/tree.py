@@ -85,10 +85,7 @@ def walk(root: Any) -> dict[str, Leaf]:
 
 
 def differences(first: Any, second: Any) -> list[Difference]:
-    """Where two objects differ, by shortest path; the second is the one that `Difference.restore` changes.
-
-    What `Difference.restore` copies refers to objects of the second where the first refers to their counterparts.
-    """
+    """Where two objects differ, by shortest path; the second is the one that `Difference.restore` changes."""
     return list(_differences(first, second))
 
 
