@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -172,9 +173,13 @@ class SubjectSession:
             raise NotSupportedError("no trained parameters of torch were found; override Adapter.modules()")
         return found
 
-    def folder(self) -> tempfile.TemporaryDirectory[str]:
-        """A folder for what a check saves."""
-        return tempfile.TemporaryDirectory(prefix="rlverify-check-")
+    @contextmanager
+    def folder(self, *, trained_steps: int = 0) -> Iterator[Path]:
+        """A folder for what a check saves; with a fresh model in it that was trained for some steps, if any."""
+        with tempfile.TemporaryDirectory(prefix="rlverify-check-") as name:
+            if trained_steps:
+                self.saved(trained_steps, Path(name))
+            yield Path(name)
 
     def saved(self, steps: int, folder: Path) -> None:
         """Train a fresh model and save it."""

@@ -62,7 +62,7 @@ def observing_changes_nothing(session: SubjectSession) -> CheckFinding:
         return session.trained(model, trace)
 
     with session.folder() as folder:
-        found = session.run(lambda: observed(Path(folder)))
+        found = session.run(lambda: observed(folder))
     expected = whole(session)
     return passing() if found.result == expected.result else failing(**apart(expected, found))
 

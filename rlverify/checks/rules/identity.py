@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rlverify.checks.adapters.adapter import NotSupportedError
@@ -43,11 +42,11 @@ def optimizers_hold_the_parameters(session: SubjectSession) -> CheckFinding:
 
 
 def _after_load(session: SubjectSession) -> str:
-    with session.folder() as name:
+    with session.folder() as folder:
         model = session.make()
         session.learn(model, session.steps)
-        session.adapter.save(model, Path(name))
-        return _mismatch(session, session.loaded(Path(name)))
+        session.adapter.save(model, folder)
+        return _mismatch(session, session.loaded(folder))
 
 
 def _after_set_parameters(session: SubjectSession) -> str:

@@ -62,8 +62,7 @@ def normalizer_is_finite_and_saved(session: SubjectSession) -> CheckFinding:
 
     A policy acts on normalised observations. With other statistics, the same policy is another policy.
     """
-    with session.folder() as name:
-        folder = Path(name)
+    with session.folder() as folder:
 
         def trained() -> dict[str, Any]:
             model = session.make()

@@ -64,9 +64,7 @@ def resume_is_exact(session: SubjectSession) -> CheckFinding:
     the saved model into the loaded one, and then leaves out parts, down to single values.
     """
     steps = session.steps
-    with session.folder() as name:
-        folder = Path(name)
-        session.saved(steps, folder)
+    with session.folder(trained_steps=steps) as folder:
 
         def resumed() -> Trained:
             model = session.loaded(folder)
@@ -95,8 +93,8 @@ def save_load_save_is_a_fixed_point(session: SubjectSession) -> CheckFinding:
     A state that changes with every cycle drifts in long runs that are interrupted often.
     """
     states: list[dict[str, str]] = []
-    with session.folder() as name:
-        folders = [Path(name) / str(number) for number in range(TIMES + 1)]
+    with session.folder() as top:
+        folders = [top / str(number) for number in range(TIMES + 1)]
         for folder in folders:
             folder.mkdir()
         session.saved(session.steps, folders[0])
@@ -132,9 +130,7 @@ def settings_survive(session: SubjectSession) -> CheckFinding:
     Plain values that training does not change, such as gamma or n_steps, are the same after a load. A setting that
     falls back to its default changes training without an error.
     """
-    with session.folder() as name:
-        folder = Path(name)
-        session.saved(session.steps, folder)
+    with session.folder(trained_steps=session.steps) as folder:
 
         def action() -> list[tuple[str, str, str]]:
             fresh, model = session.make(), session.make()
@@ -180,9 +176,7 @@ def learning_rates_continue(session: SubjectSession) -> CheckFinding:
     Every group of every optimizer has its learning rate again, and other options such as betas and eps. A schedule that
     starts from the beginning, or an optimizer with default options, changes training without an error.
     """
-    with session.folder() as name:
-        folder = Path(name)
-        session.saved(session.steps, folder)
+    with session.folder(trained_steps=session.steps) as folder:
 
         def action() -> tuple[dict[str, Leaf], dict[str, Leaf]]:
             model = session.make()
@@ -234,8 +228,7 @@ def callbacks_continue(session: SubjectSession) -> CheckFinding:
     What trains along with the model, such as a callback that keeps the best return, is saved and loaded with it.
     Otherwise a resumed run saves a worse model as its best, stops too late, or counts from the beginning.
     """
-    with session.folder() as name:
-        folder = Path(name)
+    with session.folder() as folder:
 
         def trained() -> dict[str, Leaf]:
             model = session.make()
