@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from rlverify.scan.findings import ScanSeverity
@@ -110,77 +110,40 @@ def is_model_class(name: str) -> bool:
     return package in MODEL_PACKAGES and rest.rpartition(".")[2][:1].isupper()
 
 
-MAX_MEANINGS: Final = 8
-"""How many dotted names one name may stand for, as in a file that imports it in several branches."""
-_IMPORTERS: Final = frozenset({"__import__", "importlib.import_module"})
+_MODULES: Final = frozenset(name.rpartition(".")[0] for name in LOADING_FUNCTIONS)
 
 
 class Aliases:
-    """The meanings of names in one module, whichever function they are in."""
+    """The meanings of names in one module, whichever function they are in: of what is imported and assigned."""
 
-    def __init__(self, nodes: Collection[ast.AST]) -> None:
+    def __init__(self, nodes: Sequence[ast.AST]) -> None:
         self._meanings: defaultdict[str, set[str]] = defaultdict(set)
         for node in nodes:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 for name, meaning in _imported(node):
-                    self._add(name, meaning)
-        for node in sorted(nodes, key=lambda node: getattr(node, "lineno", 0)):
-            self._add_definition(node)
+                    self._meanings[name].add(meaning)
+        for node in nodes:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                meanings = self.meanings_of(node.value)
+                known = {
+                    each for each in meanings if each in LOADING_FUNCTIONS.keys() | _MODULES or is_model_class(each)
+                }
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    if isinstance(target, ast.Name):
+                        self._meanings[target.id] |= known
 
-    def meanings_of(self, expression: ast.expr) -> tuple[str, ...]:
+    def meanings_of(self, expression: ast.expr) -> list[str]:
         """Return the dotted names that an expression may stand for, sorted; without one, its own spelling."""
-        attributes: list[str] = []
+        suffix = ""
         while isinstance(expression, ast.Attribute):
-            attributes.append(expression.attr)
-            expression = expression.value
-        suffix = "".join(f".{name}" for name in reversed(attributes))
-        return tuple(sorted(f"{name}{suffix}" for name in self._of_root(expression)))
-
-    def _of_root(self, root: ast.expr) -> Collection[str]:
-        if isinstance(root, ast.Name):
-            return self._meanings.get(root.id, ()) or (root.id,)
-        if isinstance(root, ast.NamedExpr):
-            return self.meanings_of(root.value)
-        return self._of_call(root) if isinstance(root, ast.Call) else ("",)
-
-    def _of_call(self, call: ast.Call) -> Collection[str]:
-        """``getattr(module, "name")``, ``import_module("name")`` and instances of classes of Stable-Baselines3."""
-        called = self.meanings_of(call.func)
-        texts = [
-            each.value if isinstance(each, ast.Constant) and isinstance(each.value, str) else "" for each in call.args
-        ]
-        if called == ("getattr",) and len(texts) > 1 and texts[1]:
-            return [f"{name}.{texts[1]}" for name in self.meanings_of(call.args[0])]
-        if _IMPORTERS.intersection(called) and texts and texts[0]:
-            return texts[:1]
-        classes = (each.removesuffix(".load") for each in called)
-        return [each for each in classes if is_model_class(each)] or ("",)
-
-    def _add(self, name: str, meaning: str) -> None:
-        if meaning and len(self._meanings[name]) < MAX_MEANINGS:
-            self._meanings[name].add(meaning)
-
-    def _add_definition(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for name in (each.id for each in targets if isinstance(each, ast.Name)):
-                self._add_all(name, node.value)
-        elif isinstance(node, ast.ClassDef) and not _replaces_loading(node):
-            for base in node.bases:
-                self._add_all(node.name, base)
-
-    def _add_all(self, name: str, value: ast.expr) -> None:
-        for meaning in self.meanings_of(value):
-            if meaning in LOADING_FUNCTIONS or is_model_class(meaning) or meaning in _MODULES:
-                self._add(name, meaning)
-
-
-_MODULES: Final = frozenset(name.rpartition(".")[0] for name in LOADING_FUNCTIONS)
-
-
-def _replaces_loading(node: ast.ClassDef) -> bool:
-    """Say whether a class has its own way of loading, or of choosing what an unpickler may import."""
-    return any(isinstance(each, ast.FunctionDef) and each.name in ("load", "find_class") for each in node.body)
+            suffix, expression = f".{expression.attr}{suffix}", expression.value
+        roots = {""}
+        if isinstance(expression, ast.Name):
+            roots = self._meanings.get(expression.id) or {expression.id}
+        elif isinstance(expression, ast.Call):  # makes or loads a model, whose methods have their names from its class
+            made = {each.removesuffix(".load") for each in self.meanings_of(expression.func)}
+            roots = set(filter(is_model_class, made)) or roots
+        return sorted(root + suffix for root in roots)
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
