@@ -215,7 +215,7 @@ def new(
     owner, _, name = target.rpartition("." if "." in target.partition(":")[2] else ":")
     try:
         member = healthy_member(owner, name)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise FaultError(f"target {target!r} cannot be found: {error}; write package.module:Class.member") from error
     claim, fault_text, probe_text = skeleton(
         claim_id,
