@@ -79,6 +79,13 @@ def _write(stream: TextIO, text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def left_in_words(seconds: float | None) -> str:
+    """How long something will take yet."""
+    if seconds is None:
+        return "time left unknown"
+    return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
+
+
 class Bars:
     """Shows how many runs have ended: as a bar, or as lines where there is no terminal."""
 
@@ -96,10 +103,7 @@ class Bars:
 
     def figures(self, done: int, total: int, seconds_left: float | None) -> None:
         """Show how many paired runs have ended, and how long the others will take."""
-        left = "time left unknown"
-        if seconds_left is not None:
-            is_long = seconds_left >= 90
-            left = f"about {seconds_left / 60:.0f} min left" if is_long else f"about {seconds_left:.0f} s left"
+        left = left_in_words(seconds_left)
         if total:
             self._show("figures", done, total, f"figures: {done} of {total} runs, {left}", left)
 
