@@ -125,10 +125,7 @@ def run_and_report(
 
 
 def gate_of_suites(
-    root: Path,
-    names: Sequence[str],
-    files: Mapping[str, Path],
-    options: tuple[ExecutorName, int | None, str | None],
+    root: Path, names: Sequence[str], files: Mapping[str, Path], options: tuple[ExecutorName, int | None, str | None]
 ) -> int:
     """Run the suites of a project that has nothing else."""
     if "summary" in files:

@@ -89,9 +89,7 @@ def _aliasing(subject: EnvStateSubject) -> EnvStateSubject:
 def _keeping(subject: EnvStateSubject) -> EnvStateSubject:
     """The environment notes its steps in the state that it was given."""
     return replace(
-        subject,
-        get_state=lambda env: [subject.get_state(env), 0],
-        set_state=partial(_set_and_note, subject),
+        subject, get_state=lambda env: [subject.get_state(env), 0], set_state=partial(_set_and_note, subject)
     )
 
 

@@ -61,11 +61,7 @@ def episode_start_forgets(session: SubjectSession) -> CheckFinding:
     return _equal(one[START:], other[START:], "step")
 
 
-@rule(
-    "recurrence",
-    "critical",
-    faults=[MIXED],
-)
+@rule("recurrence", "critical", faults=[MIXED])
 @in_a_process
 def environments_do_not_leak(session: SubjectSession) -> CheckFinding:
     """The outputs for one environment do not depend on the observations of another.

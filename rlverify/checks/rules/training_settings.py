@@ -106,11 +106,7 @@ def _add_entries(_inner: Any, _made: Any, _model: Any, **settings: Any) -> None:
 ADDS_ENTRIES: Final = faults.after("with_settings", "add an entry to a dictionary of the caller", _add_entries)
 
 
-@rule(
-    "settings",
-    "medium",
-    faults=[ADDS_ENTRIES],
-)
+@rule("settings", "medium", faults=[ADDS_ENTRIES])
 @in_a_process
 def arguments_are_left_alone(session: SubjectSession) -> CheckFinding:
     """The constructor leaves the arguments that it gets as they are.

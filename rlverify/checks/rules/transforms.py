@@ -58,10 +58,7 @@ TRANSFORMS: Final = Kind[TransformSubject]("gradient transforms", "check_gradien
 
 
 def check_gradient_transform(
-    factory: Make,
-    *,
-    apply: Apply = lambda transform: transform(),
-    **options: Unpack[CheckOptions],
+    factory: Make, *, apply: Apply = lambda transform: transform(), **options: Unpack[CheckOptions]
 ) -> list[CheckRecord]:
     """Run the rules for transforms of gradients; nothing is raised for what the transform does.
 
