@@ -128,7 +128,8 @@ def pilot(
     runs = _runs(project, claim, chosen, report_paths(project, reports), jobs)
     for run in runs:
         if run.value_of(claim.figure.quantity) is None:
-            raise HarnessError(f"seed {run.seed} of the pilot: {run.why_without(claim.figure.quantity)}")
+            about = f"seed {run.seed} of the pilot:" if run.error else f"experiment {run.experiment!r}"
+            raise HarnessError(f"{about} {run.why_without(claim.figure.quantity)}")
     values = [dict(run.quantities)[claim.figure.quantity] for run in runs]
     found = plan_measurement(values, claim.figure.claimed, claim.figure.runs)
     if as_json:
