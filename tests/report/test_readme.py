@@ -163,6 +163,14 @@ def test_every_file_named_exists() -> None:
             assert (ROOT / name).exists(), name
 
 
+def test_every_module_named_of_a_package_is_in_it() -> None:
+    rows = re.findall(r"^\| `(\w+/\w+/)` \| (.*) \|$", README, re.M)
+    assert len(rows) > 15
+    for package, text in rows:
+        for name in re.findall(r"`(\w+\.py)`", text):
+            assert (ROOT / package / name).exists(), f"{package}{name}"
+
+
 def test_every_file_named_of_a_new_project_is_written(tmp_path: Path) -> None:
     (tmp_path / "mypackage").mkdir()
     (tmp_path / "mypackage" / "__init__.py").touch()
