@@ -88,6 +88,6 @@ def test_with_a_terminal_there_are_no_lines(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize(("columns", "width"), [("70", 70), *((each, PLAIN_WIDTH) for each in ("", "0", "wide"))])
-def test_a_table_in_a_pipe_is_as_wide_as_columns_says(columns: str, width: int, rlverify: Invoke) -> None:
-    done = rlverify("--project", PROJECTS.parents[2], "list", COLUMNS=columns)
+def test_a_table_in_a_pipe_is_as_wide_as_columns_says(columns: str, width: int, rlverify_process: Invoke) -> None:
+    done = rlverify_process("--project", PROJECTS.parents[2], "list", COLUMNS=columns)
     assert max(map(len, done.stdout.splitlines())) == width
