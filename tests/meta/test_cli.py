@@ -216,9 +216,13 @@ def _started(folder: Path, program: subprocess.Popen[str]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("stop", "number"), [(os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM), (os.killpg, signal.SIGTERM)]
+    ("arguments", "stop", "number"),
+    [
+        (["audit", "--update", "--jobs", "2"], os.killpg, signal.SIGINT),
+        (["audit", "--update", "--jobs", "2"], os.kill, signal.SIGTERM),
+        (["reproduce", "SLOW"], os.killpg, signal.SIGTERM),
+    ],
 )
-@pytest.mark.parametrize("arguments", [["audit", "--update", "--jobs", "2"], ["reproduce", "SLOW"]])
 def test_an_interrupted_run_is_one_line_and_leaves_nothing_behind(
     arguments: list[str],
     stop: Callable[[int, int], None],

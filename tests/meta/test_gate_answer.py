@@ -183,8 +183,14 @@ def test_code_that_a_run_cannot_import_makes_its_claim_fall(committed: Path, tmp
     assert "SyntaxError: " in "".join(found.lines)
 
 
-@pytest.mark.parametrize("closed", ["stdout", "stderr"])
-@pytest.mark.parametrize("arguments", [("--json", "/dev/stdout"), ("--base", "nothing"), ("--junit", "/dev/stdout")])
+@pytest.mark.parametrize(
+    ("arguments", "closed"),
+    [
+        (("--json", "/dev/stdout"), "stdout"),
+        (("--base", "nothing"), "stdout"),
+        (("--junit", "/dev/stdout"), "stderr"),
+    ],
+)
 def test_a_reader_that_stops_reading_does_not_change_a_failure(
     arguments: tuple[str, str], closed: str, regressed: Answer
 ) -> None:

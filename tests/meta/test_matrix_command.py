@@ -7,11 +7,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from tests.meta.in_process import rlverify_here
 from tests.meta.project_folders import write_settings
 
 PROJECTS = Path(__file__).parent / "projects"
@@ -46,13 +47,13 @@ FILES = {
 
 def rlverify(checkout: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
-    command = [sys.executable, "-m", "rlverify.cli.entry", "--project", str(checkout), *map(str, arguments)]
     environment = {**kept, "OMP_NUM_THREADS": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    with mock.patch.dict(os.environ, environment, clear=True):
+        return rlverify_here("--project", checkout, *arguments)
 
 
 def gate(checkout: Path) -> tuple[int, list[str]]:
-    done = rlverify(checkout, "gate", "--jobs", "1")
+    done = rlverify(checkout, "gate")
     lines = (done.stderr + done.stdout).splitlines()
     return done.returncode, [line for line in lines if line != "a probe may print"]
 
@@ -75,7 +76,7 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (checkout / name).write_text(text, encoding="utf-8")
     (checkout / ".gitignore").write_text(".rlverify\n__pycache__\n", encoding="utf-8")
     for command in ("audit", "matrix"):
-        done = rlverify(checkout, command, "--update", "--jobs", "1")
+        done = rlverify(checkout, command, "--update")
         assert done.returncode == 0, done.stdout + done.stderr
     identity = ("-c", "user.name=toy", "-c", "user.email=toy@example.org")
     commits = [[*identity, "commit", "--quiet", "--allow-empty", "-m", message] for message in ("toy", "nothing")]

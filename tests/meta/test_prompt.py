@@ -38,6 +38,7 @@ def test_the_version_is_that_of_the_installed_package(rlverify_process: Invoke) 
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
+        ("--project / show T", []),
         ("show TOY-0", ["TOY-01", "TOY-02", "TOY-03", "TOY-04", "TOY-05"]),
         ("gate TOY-01 null", ["null-toy"]),
         ("reproduce X", []),
@@ -49,12 +50,6 @@ def test_the_shell_completes_commands_and_ids(words: str, offered: list[str], rl
     asked = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_RLVERIFY_COMPLETE": "complete_bash"}
     done = rlverify_process(**asked)
     assert (done.stdout.split(), done.stderr) == (offered, "")
-
-
-def test_outside_a_project_the_shell_completes_no_ids(rlverify_process: Invoke, tmp_path: Path) -> None:
-    asked = {"COMP_WORDS": "rlverify show T", "COMP_CWORD": "2", "_RLVERIFY_COMPLETE": "complete_bash"}
-    done = rlverify_process(**asked, cwd=str(tmp_path))
-    assert (done.stdout.split(), done.stderr) == ([], "")
 
 
 @pytest.mark.parametrize(
