@@ -136,29 +136,6 @@ def test_the_gate_asks_for_a_matrix_where_there_are_tests(checkout: Path) -> Non
     assert rlverify(checkout, "matrix").stderr.startswith("rlverify: kill matrix, ")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("path", "old", "new", "words"),
-    [
-        (
-            "toyproject/named_tests.toml",
-            '["mean-of-nothing"]',
-            '["mean-of-nothing", "add-twice"]',
-            "add-twice (defect)",
-        ),
-    ],
-)
-def test_the_gate_does_not_believe_a_matrix_of_other_tests(
-    checkout: Path, path: str, old: str, new: str, words: str
-) -> None:
-    edit(checkout / path, old, new)
-    code, lines = gate(checkout)
-    assert code == 1
-    (line,) = (line for line in lines if line.startswith("matrix.json: "))
-    assert line.startswith("matrix.json: measured of other faults or tests: ")
-    assert words in line
-
-
 @pytest.mark.parametrize(
     ("new", "code", "told"),
     [
@@ -170,27 +147,6 @@ def test_the_gate_plants_the_faults_of_an_edited_test_again(checkout: Path, new:
     edit(checkout / "tests/test_toy.py", "clip(-5, 0, 3) == 0", new)
     ended, lines = gate(checkout)
     assert (ended, any(told in line for line in lines)) == (code, True), lines
-
-
-@pytest.mark.slow
-def test_comments_and_helpers_leave_the_matrix_as_it_is(checkout: Path) -> None:
-    edit(checkout / "tests/test_toy.py", "def test_low():", "# the lower end\ndef test_low():")
-    (checkout / "tests/conftest.py").write_text("import os\n", encoding="utf-8")
-    (checkout / "tests/helpers.py").write_text("limit = 3\n", encoding="utf-8")
-    assert gate(checkout)[0] == 0
-
-
-@pytest.mark.slow
-def test_the_gate_reports_a_claim_that_names_no_test_and_one_that_names_a_test_that_is_gone(checkout: Path) -> None:
-    catalogue = checkout / "toyproject/catalogue/toy.toml"
-    edit(catalogue, 'fault = "clip-one-sided"\nkilled_by = ["tests/test_toy.py"]', 'fault = "clip-one-sided"')
-    code, lines = gate(checkout)
-    said = 'TOY-02: no test is named that fails when clip-one-sided is planted; add killed_by = ["tests/..."]'
-    assert (code, said in lines) == (1, True)
-    edit(catalogue, "tests/test_toy.py::test_restore", "tests/test_toy.py::test_gone")
-    code, lines = gate(checkout)
-    said = "tests/test_toy.py::test_gone is not a test: no definition of test_gone; correct the id"
-    assert (code, f"TOY-01: killed_by: {said}" in lines) == (2, True)
 
 
 def test_a_survivor_fails_the_matrix_and_once_committed_the_gate(checkout: Path) -> None:
