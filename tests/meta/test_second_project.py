@@ -143,9 +143,8 @@ def test_the_wheel_holds_the_engine_and_the_core_and_no_content(wheel: Path) -> 
 
 def test_what_runs_is_the_wheel(rlverify: Path, project: Path) -> None:
     code = "import rlverify, sys; print(rlverify.__file__); sys.exit('torch' in sys.modules)"
-    done = subprocess.run(
-        [str(rlverify.with_name("python")), "-c", code], cwd=project, capture_output=True, text=True, check=True
-    )
+    command, environment = [str(rlverify.with_name("python")), "-c", code], {"PATH": os.environ["PATH"]}
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=True)
     assert Path(done.stdout.strip()).is_relative_to(rlverify.parents[1])
 
 
