@@ -104,9 +104,6 @@ class TestRehearsal:
         assert counted["train() with one minibatch of 2"]["operators"] > 100
         assert all(each["kernels"] == each["waits"] == 0 for each in counted.values())
 
-    def test_the_page_of_a_device_does_not_call_itself_a_rehearsal(self, record: dict[str, Any]) -> None:
-        assert "rehearsal" not in page.render({**record, "rehearsal": False}).lower()
-
     def test_the_same_json_gives_the_same_page(self, record: dict[str, Any], tmp_path: Path) -> None:
         command.write(record, tmp_path)
         first = (tmp_path / "cuda.md").read_bytes()
@@ -145,16 +142,6 @@ class TestBudget:
             {"rehearsal": False, "date": "", "commit": "", "device": {}, "sections": {"optimizer": section}}
         )
         assert "Rounds: 3 of 10, as the time budget was spent." in text
-
-    def test_nothing_runs_once_the_budget_is_over(self) -> None:
-        def fail() -> None:
-            raise AssertionError
-
-        assert side_by_side({"ours": fail}, CPU, ONCE, Budget(0.0)) == {"ours": []}
-
-    def test_a_slow_size_leaves_the_next_ones_their_share(self) -> None:
-        budget = Budget(30.0, Seconds())
-        assert budget.share(3).seconds == pytest.approx((30.0 - 1.0) / 3)
 
     def test_a_section_without_time_is_a_page_without_numbers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(marked_tests, "run", lambda *_: OUTCOME)
@@ -220,14 +207,6 @@ class TestCommand:
         assert command.main(["--device", "cpu", "--output", str(tmp_path)]) == code
         assert (tmp_path / "cuda.md").is_file()
 
-    def test_a_report_without_a_measurement_is_an_error(self, tmp_path: Path) -> None:
-        assert command.main(["report", "--output", str(tmp_path)]) == 2
-
-    def test_other_devices_are_refused(self, capsys: pytest.CaptureFixture[str]) -> None:
-        with pytest.raises(SystemExit, match="2"):
-            command.main(["--device", "mps"])
-        assert "give cuda, cuda:1 or cpu" in capsys.readouterr().err
-
 
 class TestMarkedTests:
     def test_the_marked_ones_alone_run_and_a_failure_has_its_name_and_message(self, tmp_path: Path) -> None:
@@ -254,11 +233,6 @@ class TestMarkedTests:
         outcome = marked_tests.run([tmp_path], 60.0)
         assert outcome["passed"] == outcome["failed"] == 0
         assert outcome["note"] == f"pytest ended with exit code {code}: no module or file"
-
-    def test_a_process_that_takes_too_long_is_stopped(self, tmp_path: Path) -> None:
-        file = tmp_path / "test_slow.py"
-        file.write_text("import time\ntime.sleep(60)\n", encoding="utf-8")
-        assert marked_tests.run([file], 0.2)["note"] == "pytest was stopped after 0.2 s."
 
     def test_every_file_with_a_marked_test_is_found(self) -> None:
         names = {path.name for path in marked_tests.files_with_marked_tests()}

@@ -13,6 +13,7 @@ import pytest
 
 from rlverify.cli.app import run
 from rlverify.project.content import Project, open_project
+from tests.meta.in_process import measured_here, rlverify_here
 from tests.meta.project_folders import once_in_a_process, write_settings, write_toy_tests
 
 PROJECTS = Path(__file__).parent / "projects"
@@ -63,11 +64,11 @@ def figureproject() -> Project:
 
 @pytest.fixture(scope="session")
 @once_in_a_process
-def auditedproject(tmp_path_factory: pytest.TempPathFactory, rlverify: Invoke) -> Path:
+def auditedproject(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the toy project with its tests, evidence, kill matrix and reports; treat as read-only."""
     folder = write_toy_tests(write_settings(tmp_path_factory.mktemp("audited"), "toyproject"))
     for command in ("audit", "matrix"):
-        done = rlverify(command, "--update", "--jobs", "1", cwd=str(folder))
+        done = rlverify_here(command, "--update", cwd=folder)
         assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -77,7 +78,7 @@ def toy(capsys: pytest.CaptureFixture[str], auditedproject: Path) -> Command:
     """Runs one command on the toy project, or on another, in this process: exit code, output, errors."""
 
     def command(*arguments: str | Path, project: Path = auditedproject) -> tuple[int, str, str]:
-        code = run(["--project", str(project), *map(str, arguments)])
+        code = run(["--project", str(project), *measured_here(arguments)])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -91,8 +92,8 @@ def project_environment() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def rlverify(project_environment: dict[str, str]) -> Invoke:
-    """Runs the command line in a process of its own, as a user would."""
+def rlverify_process(project_environment: dict[str, str]) -> Invoke:
+    """Runs the command line in a process of its own, which costs a second; most tests use `rlverify_here`."""
 
     def invoke(*arguments: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "rlverify.cli.entry", *map(str, arguments)]

@@ -1,7 +1,7 @@
 """Runs the command line in this process, as if it were a new one for the tiny projects.
 
 A process of its own costs a second a command, and hides from mutation testing which functions a test executes. Tests of
-how a process starts, ends or is killed use the fixture ``rlverify`` instead.
+how a process starts, ends or is killed use the fixture ``rlverify_process`` instead.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import linecache
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import ModuleType
@@ -36,9 +36,7 @@ def rlverify_here(*arguments: str | Path, cwd: Path | None = None) -> subprocess
 
     What it measures is measured here, unless ``--executor`` or ``--jobs`` is given.
     """
-    words = [str(each) for each in arguments]
-    if not {"--executor", "--jobs", "--help"} & {*words} and any(each in MEASURING for each in words):
-        words += ["--executor", "inline"]
+    words = measured_here(arguments)
     output, errors = io.StringIO(), io.StringIO()
     folder = Path.cwd()
     with fresh_projects(), redirect_stdout(output), redirect_stderr(errors):
@@ -48,6 +46,16 @@ def rlverify_here(*arguments: str | Path, cwd: Path | None = None) -> subprocess
         finally:
             os.chdir(folder)
     return subprocess.CompletedProcess(arguments, code, output.getvalue(), errors.getvalue())
+
+
+def measured_here(arguments: Iterable[str | Path]) -> list[str]:
+    """The words of a command, which measures in this process unless they say where it does."""
+    words = [str(each) for each in arguments]
+    if {"--executor", "--jobs", "--help"} & {*words}:
+        return words
+    if {"pilot", "--all"} & {*words}:
+        return [*words, "--jobs", "1"]
+    return [*words, "--executor", "inline"] if {*MEASURING} & {*words} else words
 
 
 @contextmanager

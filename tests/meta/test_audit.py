@@ -11,7 +11,7 @@ from rlverify.evidence.files import sealed
 from tests.meta.checkouts import answer, figures_committed, gate, replace
 from tests.meta.project_folders import once_in_a_process
 
-FULL = ("--level", "full", "--jobs", "1")
+FULL = ("--level", "full")
 PROBE, EXPERIMENT = "figureproject/probes/values.py", "figureproject/experiments/values.py"
 REMEDY = "run `rlverify audit --level full --update`"
 
@@ -43,14 +43,14 @@ def broken_probe(checkout: Path) -> None:
 @pytest.mark.parametrize("level", ["quick", "full"])
 def test_an_update_of_the_same_code_changes_nothing(level: str, checkout: Path) -> None:
     before = reports(checkout)
-    assert answer(checkout, "audit", "--update", "--level", level, "--jobs", "1").returncode == 0
+    assert answer(checkout, "audit", "--update", "--level", level).returncode == 0
     assert reports(checkout) == before
 
 
 def test_the_quick_level_keeps_figures_whatever_their_runs_give(checkout: Path) -> None:
     before = reports(checkout)
     replace(checkout / EXPERIMENT, "make.middle(19, 21) + noise", "make.middle(19, 21) + noise + 3")
-    assert answer(checkout, "audit", "--update", "--jobs", "1").returncode == 0
+    assert answer(checkout, "audit", "--update").returncode == 0
     assert reports(checkout) == before
     assert answer(checkout, "audit", "--update", *FULL).returncode == 0
     assert "reports/evidence/FIG-GAIN.json" in {
@@ -81,7 +81,7 @@ def test_an_update_removes_evidence_of_claims_that_are_gone_and_no_other_file(ch
     (folder / "mine.json").write_text("{}")
     (folder / "bytes.json").write_bytes(b"\xff")
     (checkout / "reports/plots/gone.svg").write_text("<svg/>")
-    assert answer(checkout, "audit", "--update", "--jobs", "1").returncode == 0
+    assert answer(checkout, "audit", "--update").returncode == 0
     left = {path.stem for path in folder.iterdir()}
     assert left == {"FIG-GAIN", "FIG-SPIKE", "FIG-DRIFT", "FIG-BETTER", "LAB-01", "mine", "bytes"}
     assert {path.name for path in (checkout / "reports/plots").iterdir()} == {"gains.svg"}
@@ -124,6 +124,6 @@ def test_code_that_changes_while_it_is_measured_is_told_and_nothing_replaced(che
     path = checkout / PROBE
     path.write_text(path.read_text().replace("return [", edit, 1))
     for command in (("gate",), ("audit", "--update")):
-        done = answer(checkout, *command, "--jobs", "1")
+        done = answer(checkout, *command)
         assert (done.returncode, "figureproject.target was changed while it was measured" in done.stderr) == (2, True)
     assert reports(checkout) == before

@@ -18,6 +18,7 @@ from rich.progress import Progress
 from rlverify.checks.engine.rule import RULES
 from rlverify.cli.app import run
 from rlverify.cli.console import Bars
+from tests.meta.in_process import rlverify_here
 from tests.meta.messages import is_one_line
 from tests.meta.tiny_learners import write_learners
 
@@ -342,16 +343,6 @@ def test_a_factory_that_hangs_is_one_error(tmp_path: Path) -> None:
 def test_a_folder_with_broken_settings_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.rlverify]\ncontent = 3\n", encoding="utf-8")
     write_learners(tmp_path, "elsewhere_learners")
-    program = start(tmp_path, "elsewhere_learners:copying", *QUICK)
-    output, errors = program.communicate(timeout=60)
-    assert (program.returncode, errors) == (0, "")
-    assert output.endswith("1 check: 1 passed (1 proven)\n")
-
-
-def test_a_reader_that_stops_reading_does_not_change_the_answer(folder: Path) -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    command = [sys.executable, "-m", "rlverify.cli.entry", "check", "command_learners:sharing", *QUICK]
-    done = subprocess.run(command, cwd=folder, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
-    os.close(writing)
-    assert (done.returncode, done.stderr) == (1, "")
+    done = rlverify_here("check", "elsewhere_learners:copying", *QUICK, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("1 check: 1 passed (1 proven)\n")

@@ -124,8 +124,8 @@ def test_reproduce_answers_with_its_exit_code(toy: Command, claim: str, exit_cod
     assert output.splitlines()[-1].startswith(line)
 
 
-def test_what_a_probe_prints_is_on_stderr(rlverify: Invoke, auditedproject: Path) -> None:
-    done = rlverify("--project", auditedproject, "reproduce", "TOY-02")
+def test_what_a_probe_prints_is_on_stderr(rlverify_process: Invoke, auditedproject: Path) -> None:
+    done = rlverify_process("--project", auditedproject, "reproduce", "TOY-02")
     assert (done.returncode, done.stderr) == (0, "a probe may print\na probe may print\n")
     assert "a probe may print" not in done.stdout
 
@@ -184,11 +184,11 @@ def test_a_folder_that_cannot_be_written_is_one_line_before_measuring(toy: Comma
         )
 
 
-def test_help_tells_the_exit_codes(rlverify: Invoke) -> None:
-    done = rlverify("--help")
+def test_help_tells_the_exit_codes(rlverify_process: Invoke) -> None:
+    done = rlverify_process("--help")
     assert done.returncode == 0
     assert "2 the harness failed" in done.stdout
-    assert rlverify("gaet").returncode == 2
+    assert rlverify_process("gaet").returncode == 2
 
 
 @pytest.fixture
@@ -216,9 +216,13 @@ def _started(folder: Path, program: subprocess.Popen[str]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("stop", "number"), [(os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM), (os.killpg, signal.SIGTERM)]
+    ("arguments", "stop", "number"),
+    [
+        (["audit", "--update", "--jobs", "2"], os.killpg, signal.SIGINT),
+        (["audit", "--update", "--jobs", "2"], os.kill, signal.SIGTERM),
+        (["reproduce", "SLOW"], os.killpg, signal.SIGTERM),
+    ],
 )
-@pytest.mark.parametrize("arguments", [["audit", "--update", "--jobs", "2"], ["reproduce", "SLOW"]])
 def test_an_interrupted_run_is_one_line_and_leaves_nothing_behind(
     arguments: list[str],
     stop: Callable[[int, int], None],

@@ -34,7 +34,7 @@ def reports(audited: Path, tmp_path: Path) -> Path:
 
 
 def test_audit_agrees_with_what_it_wrote(toy: Command, reports: Path) -> None:
-    code, output, errors = toy("audit", "--jobs", "1", "--reports", reports)
+    code, output, errors = toy("audit", "--reports", reports)
     assert (code, errors.replace("a probe may print\n", "")) == (0, "")
     assert output.splitlines()[-1] == "6 of 6 claims as expected; nothing to report"
     working = {path.name for path in (reports.parent / ".rlverify").iterdir()}
@@ -111,7 +111,7 @@ def test_a_gate_that_ends_with_an_error_writes_no_files(toy: Command, reports: P
 def test_update_mends_broken_and_orphaned_evidence(toy: Command, reports: Path, audited: Path) -> None:
     (reports / "evidence" / "GONE-1.json").write_bytes((reports / "evidence" / "TOY-02.json").read_bytes())
     _edit_evidence(reports, "TOY-02", "{", "")
-    assert toy("audit", "--update", "--jobs", "1", "--reports", reports)[0] == 0
+    assert toy("audit", "--update", "--reports", reports)[0] == 0
     names = {path.relative_to(reports) for path in reports.rglob("*.*")}
     assert names == {path.relative_to(audited) for path in audited.rglob("*.*")}
     assert all((reports / name).read_bytes() == (audited / name).read_bytes() for name in names)
@@ -198,7 +198,7 @@ def test_a_report_of_evidence_that_does_not_fit_says_so(toy: Command, reports: P
     assert "NULL-TOY add replaced by itself | arithmetic | STALE |" in text
     content = json.loads(toy("report", "--json", "--reports", reports, project=project)[1])
     assert [each["claim"]["id"] for each in content["claims"] if each["misfits"]] == ["NULL-TOY", "TOY-05"]
-    assert toy("audit", "--update", "--jobs", "1", "--reports", reports, project=project)[0] == 0
+    assert toy("audit", "--update", "--reports", reports, project=project)[0] == 0
     assert toy("report", "--check", "--reports", reports, project=project) == (0, "", "")
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable
-
 import pytest
 from rich.progress import Progress
 from rich.text import Text
 
+from rlverify.cli.app import run
 from rlverify.cli.console import PLAIN_WIDTH, Bars, show
 from rlverify.cli.tables import plain_table
 from tests.meta.project_folders import PROJECTS
-
-Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def bars(disable: bool, times: list[float]) -> Bars:
@@ -88,6 +84,9 @@ def test_with_a_terminal_there_are_no_lines(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize(("columns", "width"), [("70", 70), *((each, PLAIN_WIDTH) for each in ("", "0", "wide"))])
-def test_a_table_in_a_pipe_is_as_wide_as_columns_says(columns: str, width: int, rlverify: Invoke) -> None:
-    done = rlverify("--project", PROJECTS.parents[2], "list", COLUMNS=columns)
-    assert max(map(len, done.stdout.splitlines())) == width
+def test_a_table_in_a_pipe_is_as_wide_as_columns_says(
+    columns: str, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert run(["--project", str(PROJECTS.parents[2]), "list"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) == width

@@ -26,7 +26,6 @@ from rlverify.records.errors import HarnessError, UsageError
 from rlverify.running.executors import Ended, ProcessExecutor
 from rlverify.running.ray_executor import RayExecutor
 from rlverify.running.runner import how_it_died, run_claims
-from tests.support.processes import commands_of
 from tests.support.repository_copy import ROOT
 
 pytestmark = [
@@ -118,23 +117,6 @@ def in_a_process(script: str, limit: float = 400, temporary: Path | None = None)
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit, env=variables)
 
 
-def large(size: int) -> bytes:
-    return b"x" * size
-
-
-def test_results_larger_than_the_object_store_arrive() -> None:
-    script = """
-import ray
-from rlverify.running.ray_executor import RayExecutor
-ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20)
-from tests.meta.test_executors_on_ray import large
-ended = RayExecutor(2, '').map(large, [60 * 2**20] * 4)
-print([len(each.result or b"") for each in ended])
-"""
-    done = in_a_process(script)
-    assert done.stdout.strip() == str([60 * 2**20] * 4), done.stderr
-
-
 class NotThere:
     """Can be pickled here, and on no worker."""
 
@@ -173,23 +155,6 @@ def test_a_closed_port_is_one_clear_error_within_seconds() -> None:
     assert f"UsageError: no Ray cluster could be used at {address}: " in last
     assert "Connection refused" in last
     assert "start one with `ray start --head`" in last
-
-
-def test_the_cluster_that_the_environment_names_and_that_is_not_there_is_one_clear_error() -> None:
-    """Ray would ask it for more than a minute."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{unused.getsockname()[1]}"
-        script = f"""
-import os
-os.environ["RAY_ADDRESS"] = {address!r}
-from rlverify.running.ray_executor import RayExecutor
-RayExecutor(1, "auto")
-"""
-        done = in_a_process(script, 30)
-    last = done.stderr.strip().splitlines()[-1]
-    assert "UsageError: no Ray cluster could be used at auto: " in last
-    assert "Connection refused" in last
 
 
 def nap(number: int) -> int:
@@ -269,19 +234,6 @@ except KeyboardInterrupt:
     assert output == "interrupted\n"
     pids = [int(pid) for file in marks.iterdir() for pid in json.loads(file.read_text())]
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
-
-
-def test_ctrl_c_while_ray_starts_leaves_no_process(tmp_path: Path) -> None:
-    script = "from rlverify.running.ray_executor import RayExecutor; RayExecutor(1, ''); print('not interrupted')"
-    variables = environment() | {"TEST_MARK": str(tmp_path)}
-    command = [sys.executable, "-c", script]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables)
-    until(lambda: any("/raylet " in each for each in commands_of(f"TEST_MARK={tmp_path}")))
-    process.send_signal(signal.SIGINT)
-    output, said = process.communicate(timeout=120)
-    assert ("not interrupted" in output, said.strip().endswith("KeyboardInterrupt")) == (False, True), said
-    time.sleep(10)
-    assert commands_of(f"TEST_MARK={tmp_path}") == []
 
 
 def write_pid_and_sleep(folder: str, number: int) -> None:

@@ -17,6 +17,7 @@ from rlverify.cli.app import run
 from rlverify.cli.console import left_in_words
 from rlverify.evidence.files import sealed
 from rlverify.evidence.summarising import measured_figure
+from tests.meta.in_process import measured_here
 from tests.meta.project_folders import once_in_a_process, write_settings
 
 CONTENT = Path(__file__).parent / "projects" / "figureproject"
@@ -33,7 +34,7 @@ def project(capsys: pytest.CaptureFixture[str]) -> Command:
     """Runs one command on the project of figures in this process: exit code, output, errors without prints."""
 
     def command(*arguments: str | Path) -> tuple[int, str, str]:
-        code = run(["--project", str(CONTENT), *map(str, arguments)])
+        code = run(["--project", str(CONTENT), *measured_here(arguments)])
         captured = capsys.readouterr()
         return code, captured.out, captured.err.replace("an experiment may print\n", "")
 
@@ -46,8 +47,8 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of reports, freshly updated at the full level, with its kept runs beside it; treat as read-only."""
     reports = tmp_path_factory.mktemp("audited") / "reports"
     before = dict(os.environ)
-    full = ["audit", "--level", "full", "--update", "--jobs", "1", "--reports", str(reports)]
-    assert run(["--project", str(CONTENT), *full]) == 0
+    full = ["audit", "--level", "full", "--update", "--reports", str(reports)]
+    assert run(["--project", str(CONTENT), *measured_here(full)]) == 0
     os.environ.clear()
     os.environ.update(before)
     return reports
@@ -94,7 +95,7 @@ def test_the_quick_level_repeats_a_few_runs(
     for arguments in (["init", "--quiet"], ["add", "."], *commits):
         subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
     for command in ("audit", "gate"):
-        code, output, _ = project("--project", folder, command, "--jobs", "1")
+        code, output, _ = project("--project", folder, command)
         # The commit, and so its date, chooses the seed; figures with other numbers of runs may get another seed.
         assert (code, len(log.read_text().splitlines()) in (2, 3)) == (0, True)
         assert output.splitlines()[-1] == "4 of 5 claims as expected; no other has failed"
@@ -103,7 +104,7 @@ def test_the_quick_level_repeats_a_few_runs(
 
 
 def test_an_audit_shows_claimed_beside_measured(project: Command, audited: Path) -> None:
-    _, output, _ = project("audit", "--jobs", "1", "--reports", audited)
+    _, output, _ = project("audit", "--reports", audited)
     (line,) = [line for line in output.splitlines() if line.startswith("FIG-BETTER") and "than" in line]
     assert line.split("  ")[-1].strip().startswith("0 % (95 % interval 0 to 0), all runs alike, 5 runs")
     assert "REFUTED     said: more than 0 %" in line
@@ -126,7 +127,7 @@ def test_a_criterion_of_ours_is_shown_as_ours(project: Command, reports: Path, c
 
 def test_the_full_level_agrees_with_what_it_wrote(project: Command, reports: Path) -> None:
     shutil.rmtree(reports.parent / ".rlverify")
-    code, output, _ = project("gate", "--level", "full", "--jobs", "1", "--reports", reports)
+    code, output, _ = project("gate", "--level", "full", "--reports", reports)
     assert (code, output.splitlines()) == (0, [UNDECIDED, "4 of 5 claims as expected; no other has failed"])
     assert len(list((reports.parent / ".rlverify").glob("runs/*/*.json"))) == 13
 
@@ -136,7 +137,7 @@ def test_an_audit_makes_kept_runs_again_on_demand(
 ) -> None:
     log = reports / "log"
     monkeypatch.setenv("FIGURELAB_LOG", str(log))
-    full = ("audit", "--level", "full", "--jobs", "1", "--reports", reports)
+    full = ("audit", "--level", "full", "--reports", reports)
     assert (project(*full)[0], log.exists()) == (0, False)
     assert project(*full, "--ignore-cache")[0] == 0
     assert len(log.read_text().splitlines()) == 13
@@ -148,22 +149,22 @@ def test_evidence_of_a_figure_that_does_not_fit_is_told_and_fails_nothing(
     assert project("--project", changed, "report", "--reports", reports)[2] == f"rlverify: {STALE}\n"
     assert project("--project", changed, "report", "--check", "--reports", reports)[0] == 0
     for command in ("audit", "gate"):
-        code, output, _ = project("--project", changed, command, "--jobs", "1", "--reports", reports)
+        code, output, _ = project("--project", changed, command, "--reports", reports)
         assert (code, output.splitlines()[-2]) == (0, STALE)
     assert (reports / "all-claims.md").read_text().count("STALE") >= 4
-    quick = ("--jobs", "1", "--reports", reports)
+    quick = ("--reports", reports)
     content = json.loads(project("--project", changed, "gate", "--json", "-", *quick)[1])
     assert (content["exit_code"], content["notes"], content["problems"]) == (0, [STALE], [])
 
 
 def test_the_full_level_measures_what_does_not_fit(project: Command, reports: Path, changed: Path) -> None:
-    full = ("--level", "full", "--jobs", "1", "--reports", reports)
+    full = ("--level", "full", "--reports", reports)
     code, output, _ = project("--project", changed, "gate", *full, "--json", reports / "run.json")
     assert (code, output.count("  for the same reason: ")) == (1, 1)
     fallen = {each["claim"]: each["reason"] for each in json.loads((reports / "run.json").read_text())["fallen"]}
     assert fallen["FIG-BETTER"] == "differs from the committed evidence: 6 runs instead of 5"
     assert project("--project", changed, "audit", "--update", *full)[0] == 0
-    assert project("--project", changed, "gate", "--jobs", "1", "--reports", reports)[1].splitlines()[0] == UNDECIDED
+    assert project("--project", changed, "gate", "--reports", reports)[1].splitlines()[0] == UNDECIDED
 
 
 def test_a_quick_update_keeps_the_evidence_of_figures(
@@ -171,7 +172,7 @@ def test_a_quick_update_keeps_the_evidence_of_figures(
 ) -> None:
     (reports / "evidence" / "LAB-01.json").unlink()
     shutil.rmtree(reports.parent / ".rlverify")
-    quick = ("audit", "--update", "--jobs", "1", "--reports", reports)
+    quick = ("audit", "--update", "--reports", reports)
     assert project("--project", changed, *quick)[0] == 0
     for path in (audited / "evidence").iterdir():
         assert (reports / "evidence" / path.name).read_bytes() == path.read_bytes()
@@ -181,7 +182,7 @@ def test_a_quick_update_keeps_the_evidence_of_figures(
 @pytest.mark.parametrize("update", [[], ["--update"]])
 def test_a_figure_without_evidence_fails(update: list[str], project: Command, reports: Path) -> None:
     (reports / "evidence" / "FIG-SPIKE.json").unlink()
-    code, output, _ = project("audit", *update, "--jobs", "1", "--reports", reports)
+    code, output, _ = project("audit", *update, "--reports", reports)
     assert code == 1
     assert "FIG-SPIKE: has no evidence; run `rlverify audit --level full --update`" in output
     assert project("report", "--reports", reports)[0] == 1
@@ -190,18 +191,18 @@ def test_a_figure_without_evidence_fails(update: list[str], project: Command, re
 def test_a_quick_update_does_not_drop_evidence_that_it_cannot_replace(project: Command, reports: Path) -> None:
     path = reports / "evidence" / "FIG-SPIKE.json"
     path.write_text("{")
-    code, output, errors = project("audit", "--update", "--jobs", "1", "--reports", reports)
+    code, output, errors = project("audit", "--update", "--reports", reports)
     assert (code, output, path.read_text()) == (2, "", "{")
     assert errors.startswith("rlverify: evidence ")
     assert "FIG-SPIKE.json: " in errors
-    assert project("audit", "--level", "full", "--update", "--jobs", "1", "--reports", reports)[0] == 0
+    assert project("audit", "--level", "full", "--update", "--reports", reports)[0] == 0
 
 
 def test_a_figure_that_is_not_as_expected_fails_without_being_measured(
     project: Command, reports: Path, catalogue: Path
 ) -> None:
     catalogue.write_text(catalogue.read_text().replace('"REFUTED"', '"CONFIRMED"'))
-    code, output, _ = project("--project", variation_of(catalogue), "gate", "--jobs", "1", "--reports", reports)
+    code, output, _ = project("--project", variation_of(catalogue), "gate", "--reports", reports)
     assert code == 1
     told = [line for line in output.splitlines() if "REFUTED (expected CONFIRMED)" in line]
     assert [line.split()[0] for line in told] == ["FIG-SPIKE", "FIG-BETTER"]
@@ -210,7 +211,7 @@ def test_a_figure_that_is_not_as_expected_fails_without_being_measured(
 def test_a_third_undecided_figure_fails(project: Command, reports: Path, catalogue: Path) -> None:
     text = catalogue.read_text().replace("[15.0, 25.0]", "[20.0, 25.0]", 1).replace("[5.0, 10.0]", "[1.0, 10.0]")
     catalogue.write_text(text.replace('"REFUTED"', '"CONFIRMED"', 1))
-    full = ("--level", "full", "--update", "--jobs", "1", "--reports", reports)
+    full = ("--level", "full", "--update", "--reports", reports)
     code, output, _ = project("--project", variation_of(catalogue), "audit", *full)
     assert code == 2
     assert "FIG-GAIN, FIG-SPIKE, FIG-DRIFT: 3 figures are UNDECIDED, of which at most 2 may be" in output
@@ -302,7 +303,7 @@ def test_all_runs_answer_a_crash_as_the_gate_does(
     """A crash makes a claim fall if its committed evidence is as expected; else the harness failed."""
     monkeypatch.setenv("FIGURELAB_CRASH", "3")
     shutil.rmtree(reports.parent / ".rlverify")
-    every = ("reproduce", "FIG-GAIN", "--all", "--json", "--jobs", "1", "--reports", reports)
+    every = ("reproduce", "FIG-GAIN", "--all", "--json", "--reports", reports)
     code, output, _ = project(*every)
     assert code == json.loads(output)["exit_code"] == 1
     (reports / "evidence" / "FIG-GAIN.json").unlink()
@@ -326,7 +327,7 @@ def test_all_runs_resume_from_those_that_are_kept(
     monkeypatch.setenv("FIGURELAB_LOG", str(log))
     (kept,) = (reports.parent / ".rlverify" / "runs").glob("transfer/5.json")
     kept.unlink()
-    code, output, _ = project("reproduce", "FIG-GAIN", "--all", "--jobs", "1", "--reports", reports)
+    code, output, _ = project("reproduce", "FIG-GAIN", "--all", "--reports", reports)
     assert (code, log.read_text().split()[:2]) == (0, ["transfer", "5"])
     assert len(log.read_text().splitlines()) == 1
     measured, _, committed, _ = output.splitlines()[2:]
@@ -343,7 +344,7 @@ def test_all_runs_are_for_figures(project: Command) -> None:
 def test_a_pilot_plans_with_seeds_of_its_own(project: Command, reports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = reports / "log"
     monkeypatch.setenv("FIGURELAB_LOG", str(log))
-    pilot = ("pilot", "FIG-DRIFT", "--seeds", "4", "--jobs", "1", "--reports", reports)
+    pilot = ("pilot", "FIG-DRIFT", "--seeds", "4", "--reports", reports)
     code, output, _ = project(*pilot)
     assert code == 0
     assert {line.split()[1] for line in log.read_text().splitlines()} == {"1000", "1001", "1002", "1003"}

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -18,8 +17,6 @@ from rlverify.cli.outputs import check_outputs
 from tests.meta.in_process import rlverify_here
 from tests.meta.project_folders import PROJECTS, once_in_a_process, write_settings, write_toy_tests
 from tests.support.repository_copy import ROOT
-
-Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 class Answer(NamedTuple):
@@ -43,7 +40,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 @once_in_a_process
-def committed(tmp_path_factory: pytest.TempPathFactory, rlverify: Invoke) -> Path:
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Git checkout of the toy project with its evidence and kill matrix; treat as read-only."""
     folder = tmp_path_factory.mktemp("committed")
     ignored = shutil.ignore_patterns("__pycache__", "pyproject.toml")
@@ -51,7 +48,7 @@ def committed(tmp_path_factory: pytest.TempPathFactory, rlverify: Invoke) -> Pat
     write_toy_tests(write_settings(folder, "toyproject", pythonpath=["."], command="bin/rlverify"))
     (folder / ".gitignore").write_text(".rlverify\n__pycache__\nout\n")
     for command in ("audit", "matrix"):
-        done = rlverify(command, "--update", "--jobs", "1", cwd=str(folder))
+        done = rlverify_here(command, "--update", cwd=folder)
         assert done.returncode == 0, done.stdout + done.stderr
     git(folder, "init", "--quiet")
     git(folder, "add", ".")
@@ -63,7 +60,7 @@ def answer(folder: Path, *arguments: str) -> Answer:
     (folder / "out").mkdir(exist_ok=True)
     (folder / "out" / "summary.md").write_text("# before\n")
     files = ("--junit", "out/junit.xml", "--sarif", "out/sarif.json", "--summary", "out/summary.md")
-    done = rlverify_here("gate", "--jobs", "1", *files, *(arguments or ("--json", "out/run.json")), cwd=folder)
+    done = rlverify_here("gate", *files, *(arguments or ("--json", "out/run.json")), cwd=folder)
     return Answer(done.returncode, done.stdout.splitlines(), folder)
 
 
@@ -119,7 +116,7 @@ def test_the_answer_to_a_regression_is_one_block_a_cause(regressed: Answer) -> N
 
 
 def test_without_a_known_base_no_change_is_named(regressed: Answer) -> None:
-    done = rlverify_here("gate", "--jobs", "1", "--base", "no-such-branch", cwd=regressed.folder)
+    done = rlverify_here("gate", "--base", "no-such-branch", cwd=regressed.folder)
     lines = done.stdout.splitlines()
     assert not any("(changed)" in line or line.startswith("changed code") for line in lines)
     assert "  first suspect: toyproject/target.py" in lines  # where a run crashed
@@ -152,7 +149,7 @@ def test_code_that_cannot_be_imported_is_broken_and_not_the_harness(
     assert found.lines[0].startswith(told)
     assert found.json("run.json")["exit_code"] == 1
     assert ElementTree.fromstring(found.text("junit.xml")).attrib["failures"] == "1"
-    done = rlverify_here("audit", "--jobs", "1", cwd=folder)
+    done = rlverify_here("audit", cwd=folder)
     assert (done.returncode, told in done.stderr) == (1, True)
 
 
@@ -160,7 +157,7 @@ def test_code_that_cannot_be_imported_is_broken_and_not_the_harness(
 def test_a_mistake_in_what_measures_is_trouble_of_the_harness(text: str, committed: Path, tmp_path: Path) -> None:
     folder = changed(committed, tmp_path / "toy")
     (folder / "toyproject/probes/new.py").write_text(text)
-    done = rlverify_here("gate", "--jobs", "1", cwd=folder)
+    done = rlverify_here("gate", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert "new.py" in done.stderr
 
@@ -172,7 +169,7 @@ def test_an_import_that_ends_the_process_does_not_choose_the_exit_code(
     checkout = changed(committed, tmp_path / "toy")
     (checkout / "toyproject" / folder).mkdir(exist_ok=True)
     (checkout / "toyproject" / folder / "new.py").write_text("raise SystemExit(0)\n")
-    done = rlverify_here("gate", "--jobs", "1", cwd=checkout)
+    done = rlverify_here("gate", cwd=checkout)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"toyproject/{folder}/new.py:1: an import ends the process with exit code 0" in done.stderr
 
@@ -186,8 +183,14 @@ def test_code_that_a_run_cannot_import_makes_its_claim_fall(committed: Path, tmp
     assert "SyntaxError: " in "".join(found.lines)
 
 
-@pytest.mark.parametrize("closed", ["stdout", "stderr"])
-@pytest.mark.parametrize("arguments", [("--json", "/dev/stdout"), ("--base", "nothing"), ("--junit", "/dev/stdout")])
+@pytest.mark.parametrize(
+    ("arguments", "closed"),
+    [
+        (("--json", "/dev/stdout"), "stdout"),
+        (("--base", "nothing"), "stdout"),
+        (("--junit", "/dev/stdout"), "stderr"),
+    ],
+)
 def test_a_reader_that_stops_reading_does_not_change_a_failure(
     arguments: tuple[str, str], closed: str, regressed: Answer
 ) -> None:
@@ -279,23 +282,21 @@ def test_json_has_the_outcome_and_no_advice_to_commit_it(regressed: Answer) -> N
 
 
 @pytest.mark.parametrize("claim", ["TOY-01", "TOY-02"])
-def test_reproduce_answers_as_the_gate_does(claim: str, regressed: Answer, rlverify: Invoke) -> None:
+def test_reproduce_answers_as_the_gate_does(claim: str, regressed: Answer) -> None:
     """TOY-01 is violated, TOY-02 crashes although its committed evidence holds."""
-    done = rlverify("reproduce", claim, "--json", cwd=str(regressed.folder))
+    done = rlverify_here("reproduce", claim, "--json", cwd=regressed.folder)
     content = json.loads(done.stdout)
     (at_the_gate,) = [each for each in regressed.json("run.json")["problems"] if each["subject"] == claim]
     assert (done.returncode, content["exit_code"]) == (1, 1)
     assert content["problems"] == [at_the_gate]
-    without = rlverify("reproduce", claim, "--reports", "elsewhere", cwd=str(regressed.folder))
+    without = rlverify_here("reproduce", claim, "--reports", "elsewhere", cwd=regressed.folder)
     assert without.returncode == {"TOY-01": 1, "TOY-02": 2}[claim]
 
 
-def test_reproduce_measures_whatever_is_wrong_with_the_evidence(
-    committed: Path, tmp_path: Path, rlverify: Invoke
-) -> None:
+def test_reproduce_measures_whatever_is_wrong_with_the_evidence(committed: Path, tmp_path: Path) -> None:
     folder = changed(committed, tmp_path / "toy", CRASHES)
     (folder / "reports" / "evidence" / "TOY-02.json").write_text("{", encoding="utf-8")
-    done = rlverify("reproduce", "TOY-02", cwd=str(folder))
+    done = rlverify_here("reproduce", "TOY-02", cwd=folder)
     assert done.returncode == 2
     assert "TOY-02: ERROR, healthy, seed 0: NameError" in done.stdout
 
@@ -313,11 +314,9 @@ def test_code_that_changed_and_moved_no_value_passes_without_a_word(committed: P
 
 @pytest.mark.parametrize("option", ["--junit", "--sarif", "--summary", "--json"])
 @pytest.mark.parametrize("path", [".", "pyproject.toml/file", "--jobs"])
-def test_a_bad_path_fails_before_anything_is_measured(
-    option: str, path: str, committed: Path, rlverify: Invoke, tmp_path: Path
-) -> None:
+def test_a_bad_path_fails_before_anything_is_measured(option: str, path: str, committed: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(committed, tmp_path / "toy", ignore=shutil.ignore_patterns(".rlverify"))
-    done = rlverify("gate", option, path, cwd=str(folder))
+    done = rlverify_here("gate", option, path, cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert option in done.stderr
     assert not (folder / ".rlverify").exists()

@@ -19,11 +19,11 @@ SECONDS = 60.0
 FULL = ["audit", "--update", "--level", "full", "--jobs", "1"]
 OTHERS = [
     FULL,
-    ["audit", "--jobs", "1"],
+    *(
+        pytest.param([*words.split(), "--jobs", "1"], marks=pytest.mark.slow)
+        for words in ("audit", "matrix", "pilot FIG-GAIN --seeds 2", "reproduce FIG-GAIN --all")
+    ),
     ["gate", "--jobs", "1"],
-    ["matrix", "--jobs", "1"],
-    ["pilot", "FIG-GAIN", "--seeds", "2", "--jobs", "1"],
-    ["reproduce", "FIG-GAIN", "--all", "--jobs", "1"],
 ]
 Start = Callable[..., "subprocess.Popen[str]"]
 

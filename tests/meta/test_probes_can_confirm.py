@@ -160,7 +160,7 @@ def test_opposite_signs_that_change_over_time_are_seen_as_noise(monkeypatch: pyt
     assert all(held("opposite-signs-are-noise").values())
 
 
-@pytest.mark.parametrize("harmful", ["vf_coef", "learning_rate"])
+@pytest.mark.parametrize("harmful", ["vf_coef", pytest.param("learning_rate", marks=pytest.mark.slow)])
 def test_twins_that_one_of_three_mutations_drives_apart_are_seen_to_be(
     harmful: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from rlverify.cli.app import run
 from rlverify.project.content import open_project
+from tests.meta.in_process import rlverify_here
 from tests.meta.project_folders import PROJECTS, toy_catalogue, write_settings
 
 ROOT = Path(__file__).parents[2]
@@ -29,31 +30,26 @@ def test_show_tells_the_lines_that_a_claim_cites(capsys: pytest.CaptureFixture[s
     assert claim.root_cause.startswith(rows["root cause"])
 
 
-def test_the_version_is_that_of_the_installed_package(rlverify: Invoke) -> None:
-    done = rlverify("--version", cwd="/")
+def test_the_version_is_that_of_the_installed_package(rlverify_process: Invoke) -> None:
+    done = rlverify_process("--version", cwd="/")
     assert (done.returncode, done.stdout) == (0, f"rlverify {metadata.version('rlverify')}\n")
 
 
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
+        ("--project / show T", []),
         ("show TOY-0", ["TOY-01", "TOY-02", "TOY-03", "TOY-04", "TOY-05"]),
         ("gate TOY-01 null", ["null-toy"]),
         ("reproduce X", []),
         ("repo", ["report"]),
     ],
 )
-def test_the_shell_completes_commands_and_ids(words: str, offered: list[str], rlverify: Invoke) -> None:
+def test_the_shell_completes_commands_and_ids(words: str, offered: list[str], rlverify_process: Invoke) -> None:
     typed = f"rlverify --project {TOY} {words}"
     asked = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_RLVERIFY_COMPLETE": "complete_bash"}
-    done = rlverify(**asked)
+    done = rlverify_process(**asked)
     assert (done.stdout.split(), done.stderr) == (offered, "")
-
-
-def test_outside_a_project_the_shell_completes_no_ids(rlverify: Invoke, tmp_path: Path) -> None:
-    asked = {"COMP_WORDS": "rlverify show T", "COMP_CWORD": "2", "_RLVERIFY_COMPLETE": "complete_bash"}
-    done = rlverify(**asked, cwd=str(tmp_path))
-    assert (done.stdout.split(), done.stderr) == ([], "")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +74,7 @@ def test_list_and_show_refuse_a_broken_catalogue_as_audit_does(
     assert told == [("", told[0].err)] * 3
 
 
-def test_a_level_that_does_not_exist_is_answered_with_those_that_do(rlverify: Invoke) -> None:
-    done = rlverify("--project", TOY, "audit", "--level", "ful")
+def test_a_level_that_does_not_exist_is_answered_with_those_that_do() -> None:
+    done = rlverify_here("--project", TOY, "audit", "--level", "ful")
     assert done.returncode == 2
     assert "'ful' is not one of 'quick', 'full'" in " ".join(done.stderr.split())

@@ -59,29 +59,25 @@ def _under(suite: Path, *tests: str, fault: str = "clip-one-sided", null: bool =
     return run_under_faults([fault], tests, root=suite, null=null)
 
 
-def test_a_fault_that_fails_a_test_is_killed(suite: Path) -> None:
-    kill = _under(suite, "test_toy.py::test_low", "test_toy.py::test_high")
-    assert (kill.fate, kill.executions, kill.failed) == ("killed", 2, ("test_toy.py::test_low",))
-
-
-def test_a_fault_that_fails_no_test_survives(suite: Path) -> None:
-    kill = _under(suite, "test_toy.py::test_high")
-    assert (kill.fate, kill.executions, kill.failed) == ("survived", 1, ())
-
-
-def test_a_null_fault_survives_what_kills_the_fault(suite: Path) -> None:
-    kill = _under(suite, "test_toy.py::test_low", null=True)
-    assert (kill.fate, kill.executions) == ("survived", 1)
-    assert "planted null-clip-one-sided: executed 1 times" in kill.output
-
-
-def test_a_fault_that_never_ran_is_neither_killed_nor_survived(suite: Path) -> None:
-    kill = _under(suite, "test_toy.py::test_wrong")
-    assert (kill.fate, kill.failed) == ("unreached", ("test_toy.py::test_wrong",))
-
-
-def test_a_passing_session_proves_nothing_when_the_fault_never_ran(suite: Path) -> None:
-    assert _under(suite, "test_toy.py::test_elsewhere").fate == "unreached"
+@pytest.mark.parametrize(
+    ("tests", "null", "fate", "executions", "failed"),
+    [
+        (["test_low", "test_high"], False, "killed", 2, ["test_low"]),
+        (["test_high"], False, "survived", 1, []),
+        (["test_low"], True, "survived", 1, []),
+        (["test_wrong"], False, "unreached", 0, ["test_wrong"]),
+        (["test_elsewhere"], False, "unreached", 0, []),
+        (["test_ends"], False, "killed", 2, ["test_ends[to o low]"]),
+    ],
+)
+def test_a_fault_is_killed_by_what_fails_where_it_ran(
+    suite: Path, tests: list[str], null: bool, fate: str, executions: int, failed: list[str]
+) -> None:
+    kill = _under(suite, *(f"test_toy.py::{test}" for test in tests), null=null)
+    assert (kill.fate, kill.executions) == (fate, executions)
+    assert kill.failed == tuple(f"test_toy.py::{test}" for test in failed)
+    proves_nothing = ": this session proves nothing about it" * (not executions)
+    assert f"planted {'null-' * null}clip-one-sided: executed {executions} times{proves_nothing}" in kill.output
 
 
 def test_a_test_that_cannot_be_set_up_kills_nothing(suite: Path) -> None:
@@ -97,10 +93,6 @@ def test_a_file_that_cannot_be_imported_kills_nothing(suite: Path) -> None:
     )
     kill = _under(suite, "test_broken.py")
     assert (kill.fate, kill.failed, kill.errors) == ("error", (), ("test_broken.py",))
-
-
-def test_a_case_is_named_whatever_its_id_holds(suite: Path) -> None:
-    assert _under(suite, "test_toy.py::test_ends").failed == ("test_toy.py::test_ends[to o low]",)
 
 
 @pytest.mark.parametrize(
@@ -310,9 +302,3 @@ def test_the_project_is_that_of_the_tests_and_not_of_the_working_folder(
     )
     assert done.returncode == 1, done.stdout + done.stderr
     assert "planted clip-one-sided: executed 1 times" in done.stdout
-
-
-def test_a_fault_that_never_ran_is_said_to_prove_nothing(suite: Path) -> None:
-    kill = _under(suite, "test_toy.py::test_elsewhere")
-    assert kill.fate == "unreached"
-    assert "planted clip-one-sided: executed 0 times: this session proves nothing about it" in kill.output

@@ -105,7 +105,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     write_settings(folder, "claims", under_test=["mypackage"], pythonpath=["."])
-    done = rlverify_here("audit", "--update", "--json", "--jobs", "1", cwd=folder)
+    done = rlverify_here("audit", "--update", "--json", cwd=folder)
     assert done.stdout, done.stderr
     content: dict[str, Any] = json.loads(done.stdout)
     return {**content, "folder": folder}

@@ -256,7 +256,7 @@ def test_a_change_that_moves_no_value_asks_for_nothing(checkout: Path) -> None:
     code, said = gate(checkout)
     assert (code, "update" in said) == (0, False), said
     before = {path: path.read_bytes() for path in sorted((checkout / "reports").rglob("*.*"))}
-    assert answer(checkout, "audit", "--update", "--jobs", "1").returncode == 0
+    assert answer(checkout, "audit", "--update").returncode == 0
     assert {path: path.read_bytes() for path in sorted((checkout / "reports").rglob("*.*"))} == before
 
 
@@ -288,7 +288,7 @@ def test_a_full_audit_notes_its_day_and_revision_until_the_code_changes(checkout
     assert json.loads(path.read_text())["date"] == "2000-01-02"
     assert "- Last measured in full on 2000-01-02." in (checkout / "reports/index.md").read_text()
     replace(checkout / "figureproject/target.py", "return (low + high) / 2", "return (high + low) / 2")
-    assert answer(checkout, "audit", "--update", "--jobs", "1").returncode == 0
+    assert answer(checkout, "audit", "--update").returncode == 0
     assert json.loads(path.read_text())["date"] == "2000-01-02"
     head = git(checkout, "rev-parse", "--short=10", "HEAD")
     assert answer(checkout, *full).returncode == 0

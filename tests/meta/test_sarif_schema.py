@@ -60,7 +60,7 @@ def refused_by_code_scanning(content: Any, folder: Path) -> list[str]:
 
 
 def sarif_of(command: str, folder: Path) -> tuple[int, Any]:
-    done = rlverify_here(command, "--jobs", "1", "--sarif", "toy.sarif", cwd=folder)
+    done = rlverify_here(command, "--sarif", "toy.sarif", cwd=folder)
     return done.returncode, json.loads((folder / "toy.sarif").read_text(encoding="utf-8"))
 
 

@@ -112,9 +112,9 @@ def test_the_gate_says_nothing_about_other_claims(toy: Command, reports: Path) -
     (reports / "evidence" / "TOY-03.json").unlink()
     _forge(reports / "evidence" / "TOY-02.json", '"before": "-5"', '"before": "-6"')
     (reports / "claims.md").write_text("edited", encoding="utf-8")
-    code, output, _ = toy("gate", "TOY-01", "TOY-05", "--reports", reports, "--jobs", "1")
+    code, output, _ = toy("gate", "TOY-01", "TOY-05", "--reports", reports)
     assert (code, output) == (0, "2 of 2 claims as expected; nothing to report\n")
-    code, output, _ = toy("gate", "TOY-01", "TOY-03", "--reports", reports, "--jobs", "1")
+    code, output, _ = toy("gate", "TOY-01", "TOY-03", "--reports", reports)
     assert code == 1
     assert output.splitlines()[-1].startswith("2 of 2 claims as expected")
     assert "TOY-03: has no committed evidence" in output
@@ -122,7 +122,7 @@ def test_the_gate_says_nothing_about_other_claims(toy: Command, reports: Path) -
 
 
 def test_audit_tells_of_the_chosen_claims_alone(toy: Command, reports: Path) -> None:
-    content = json.loads(toy("audit", "TOY-0[15]", "--json", "--reports", reports, "--jobs", "1")[1])
+    content = json.loads(toy("audit", "TOY-0[15]", "--json", "--reports", reports)[1])
     assert [each["claim"]["id"] for each in content["claims"]] == ["TOY-01", "TOY-05"]
 
 
@@ -133,7 +133,7 @@ def test_an_update_of_one_claim_leaves_the_evidence_of_others(toy: Command, repo
         _replace(path, '"schema_version": 2', '"schema_version": 2 ')
     edited_bytes = edited[1].read_bytes()
     (reports / "claims.md").unlink()
-    assert toy("audit", "toy-02", "--update", "--reports", reports, "--jobs", "1")[0] == 0
+    assert toy("audit", "toy-02", "--update", "--reports", reports)[0] == 0
     assert edited[1].read_bytes() == edited_bytes
     assert {path: path.read_bytes() for path in reports.rglob("*.*")} == {**before, edited[1]: edited_bytes}
 
@@ -219,8 +219,8 @@ def test_texts_of_other_claims_may_be_unwritten(toy: Command, reports: Path, tmp
     write_toy_tests(project)
     unwritten = "TOY-05: its title is still 'The bug in a few words'"
     for claim, code in (("TOY-02", 0), ("TOY-05", 1)):
-        found, output, _ = toy("gate", claim, "--reports", reports, "--jobs", "1", project=project)
+        found, output, _ = toy("gate", claim, "--reports", reports, project=project)
         assert (found, unwritten in output) == (code, bool(code))
-        found, output, _ = toy("audit", claim, "--reports", reports, "--jobs", "1", project=project)
+        found, output, _ = toy("audit", claim, "--reports", reports, project=project)
         assert (found, f"note: the gate will fail: {unwritten}" in output) == (0, bool(code))
         assert ("nothing to report" in output) == (code == 0)

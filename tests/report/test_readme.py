@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -14,12 +13,13 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from rlverify.cli.app import app
+from rlverify.cli.app import app, run
 from rlverify.project.catalogue_entries import ClaimEntry
 from rlverify.project.content import open_project
 from rlverify.project.planting import plant
 from rlverify.records.claims import FixGrade, Verdict
 from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
+from tests.meta.in_process import rlverify_here
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -35,22 +35,25 @@ def named_files() -> list[str]:
     return re.findall(r"`([\w./]+/[\w./]*|[\w]+\.(?:txt|md|toml))`", README)
 
 
-def rlverify(*arguments: str, folder: Path = ROOT) -> str:
-    command = [sys.executable, "-m", "rlverify.cli.entry", *arguments]
-    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}  # which readline may set
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+def rlverify(*arguments: str, folder: Path) -> str:
+    done = rlverify_here(*arguments, cwd=folder)
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_the_output_shown_is_the_output_printed() -> None:
+def test_the_output_shown_is_the_output_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     ((command, shown),) = re.findall(r"<!-- output: rlverify (.*?) -->\n```console\n(.*?)```", README, re.DOTALL)
     first, _, output = shown.partition("\n")
     assert first == f"$ .venv/bin/rlverify {command}"
-    assert output == rlverify(*command.split())
+    assert run(["--project", str(ROOT), *command.split()]) == 0
+    assert output == capsys.readouterr().out
 
 
 def test_every_python_example_runs_by_itself(tmp_path: Path) -> None:
-    """In their order, as the last one loads the model that another saves; each in a process of its own."""
+    """In their order, as the last one loads the model that another saves; each with names of its own."""
     examples = blocks("python", "<!-- runs -->")
     assert len(examples) == 4
     (block,) = set(re.findall(r"`(with plant\(.*?\):)`", README))
@@ -60,13 +63,11 @@ def test_every_python_example_runs_by_itself(tmp_path: Path) -> None:
         'print(newest_exact("saved"))',
         "print(done)",
     )
-    outputs = []
-    for example, end in zip(examples, ends, strict=True):
-        command = [sys.executable, "-c", f"{example}\n{end}\n"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{example}\n{done.stderr}"
-        outputs.append(done.stdout)
-    assert outputs[1:] == ["2048\n", f"{Path('saved', 'exact_60.zip')}\n", "True\n"]
+    programs = [f"{example}\n{end}\n" for example, end in zip(examples, ends, strict=True)]
+    code = f"for program in {programs!r}:\n    exec(program, {{'__name__': '__main__'}})\n"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-3:] == ["2048", str(Path("saved", "exact_60.zip")), "True"]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Runs of Stable-Baselines3's algorithms: ``python -m tests.support.exact_runs CASE FILE OUTPUT``."""
+"""Runs of Stable-Baselines3's algorithms: ``python -m tests.support.exact_runs OUTPUT CASE FILE...``."""
 
 from __future__ import annotations
 
@@ -338,8 +338,10 @@ def continued(case: Case, file: Path) -> tuple[dict[str, str], list[dict[str, An
     return finished(model), record.writer.rows
 
 
-def main(name: str, file: str, output: str) -> None:
-    Path(output).write_text(json.dumps(continued({**CASES, **VARIANTS}[name], Path(file))))
+def main(output: str, *words: str) -> None:
+    """Continue the run of each case and write what :func:`continued` returns, by the name of the case."""
+    runs = zip(words[::2], words[1::2], strict=True)
+    Path(output).write_text(json.dumps({name: continued(CASES[name], Path(file)) for name, file in runs}))
 
 
 if __name__ == "__main__":

@@ -425,6 +425,7 @@ class TestSharedRuns:
         assert subject(Tiny, adapter=made.adapter).runs == Runs()
 
 
+@pytest.mark.slow
 def test_the_records_are_the_same_in_every_process() -> None:
     code = (
         "from rlverify.checks import check_algorithm\n"

@@ -218,12 +218,6 @@ def test_what_cannot_be_added_is_refused() -> None:
         suite_of(seeds=[])
 
 
-def test_a_claim_about_a_part_forgets_all_of_its_leaves() -> None:
-    made = suite_of(lambda _: Tiny(), checks.save_load(state=["optimizer.state"]))
-    made.claim("T-05", "Moments survive load()", check="save_load", fault=faults.forget("optimizer.state"))
-    assert made.run()[1].outcome == "pass, proven by 1 fault"
-
-
 def test_a_fault_that_forgets_what_is_not_there_does_not_hold() -> None:
     made = suite_of(lambda _: Tiny(), checks.save_load(state=["place"]))
     made.claim("T-06", "The place survives load()", check="save_load", fault=faults.forget("plaice"))

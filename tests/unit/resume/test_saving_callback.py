@@ -43,7 +43,7 @@ def run_with_signal(name: str, folder: Path, number: int, every: int = NEVER) ->
     ("name", "number"),
     [
         ("PPO", signal.SIGTERM),
-        ("DQN", signal.SIGTERM),
+        pytest.param("DQN", signal.SIGTERM, marks=pytest.mark.slow),
         ("SAC with gSDE", signal.SIGINT),
     ],
 )
