@@ -61,7 +61,7 @@ def measure(gradients: Sequence[Tensor]) -> Moments:
 
     :param gradients: dense and not empty, of any shapes, dtypes and devices
     """
-    from rlcore.optim import compiled, variance_kernel  # imports Numba, which only the first step needs
+    from rlcore.optim import compiled, variance_kernel
 
     measured = np.zeros((len(gradients), 2))
     table, taken, others = compiled.table_of(gradients)

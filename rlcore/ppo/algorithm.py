@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import gymnasium as gym
+import numpy as np
 import torch
 from gymnasium import spaces
 from sb3_contrib import RecurrentPPO
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
@@ -17,17 +20,46 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore.checkpoint.container import refusals_name, unusable
 from rlcore.envs import vec_state as env_state
-from rlcore.errors import ResumeWarning, SettingError, StateError, warn_caller
+from rlcore.errors import NonFiniteObservationError, ResumeWarning, SettingError, StateError, warn_caller
 from rlcore.optim.upgd import UPGD
-from rlcore.ppo import construction, logging, losses, returns, saving, state_parts
-from rlcore.ppo.buffer import Samples
-from rlcore.ppo.coefficients import EntropySchedule, KLPenalty
+from rlcore.ppo import adaptive as returns
+from rlcore.ppo import construction, logging, losses, saving, state_parts
+from rlcore.ppo.adaptive import EntropySchedule, KLPenalty
 from rlcore.ppo.live import set_hyperparameters
 from rlcore.ppo.logging import UpdateLog
-from rlcore.ppo.policy import POLICIES, set_learning_rate
+from rlcore.ppo.policy import POLICIES, Samples, set_learning_rate
 from rlcore.ppo.settings import MARKS, check_schedule, described, require_effect, whole_number
-from rlcore.state.position import CheckedObservations
-from rlcore.state.registry import LEARNT, Scope, StatePart, TrainingState
+from rlcore.state.training import LEARNT, Observations, Scope, StatePart, TrainingState
+
+
+class CheckedObservations(BaseAlgorithm):
+    """Goes before an algorithm of Stable-Baselines3, which assigns ``_last_obs`` after every reset and step."""
+
+    _checked_obs: Observations | None = None
+
+    @property
+    def _last_obs(self) -> Observations | None:
+        """Return what the environments returned last; None before the first reset, and after NaN or infinity."""
+        return self._checked_obs
+
+    @_last_obs.setter
+    def _last_obs(self, returned: Any) -> None:
+        self._checked_obs = None
+        if found := _non_finite_rows(returned):
+            normalizer = self._vec_normalize_env  # in which one NaN makes the observations of all environments NaN
+            found = found if normalizer is None else _non_finite_rows(normalizer.get_original_obs()) or found
+            raise NonFiniteObservationError(
+                found,
+                f"the observation of environment {', '.join(map(str, found))} holds NaN or infinity, so no action "
+                "would follow. Look at what reset() and step() return; nothing that was learnt has changed.",
+            )
+        self._checked_obs = returned
+
+
+def _non_finite_rows(observations: Any) -> tuple[int, ...]:
+    parts = observations.values() if isinstance(observations, dict) else [] if observations is None else [observations]
+    bad = [part for part in parts if not np.isfinite(part).all()]
+    return tuple(sorted({int(row) for part in bad for row in np.argwhere(~np.isfinite(part))[:, 0]}))
 
 
 class DistributionalPPO(saving.SavablePPO, CheckedObservations):
@@ -109,6 +141,16 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         self.value_scale.before_rollout()
         with self._normalizer_unspoilt():
             return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
+
+    @contextmanager
+    def _normalizer_unspoilt(self) -> Iterator[None]:
+        """Restore what VecNormalize had learnt if it reads an observation that cannot be used."""
+        before = self._training_state().capture(Scope.COLLECTED)
+        try:
+            yield
+        except NonFiniteObservationError:
+            self._training_state().restore(before, exact_match=False)
+            raise
 
     def train(self) -> None:
         """Update the policy from the rollout buffer; an update that is interrupted or fails leaves no trace."""

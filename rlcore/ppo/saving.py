@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import io
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import torch
 from stable_baselines3.common.base_class import maybe_make_env
@@ -18,7 +18,6 @@ from rlcore.checkpoint.formats import SPACES, read_model_file, refusals_of
 from rlcore.envs import vec_state
 from rlcore.errors import (
     CheckpointError,
-    NonFiniteObservationError,
     ResumeWarning,
     SettingError,
     StateError,
@@ -26,7 +25,7 @@ from rlcore.errors import (
 )
 from rlcore.optim.gradient_variance import ESTIMATORS
 from rlcore.ppo import construction, state_parts
-from rlcore.ppo.construction import ConfiguredPPO, check_device, own_names
+from rlcore.ppo.construction import ConfiguredPPO, check_device
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.ppo.settings import (
     SCALER,
@@ -37,14 +36,15 @@ from rlcore.ppo.settings import (
     part_of,
     resolve_settings,
 )
-from rlcore.state.optimizer_state import fit_optimizer, missing_moments
-from rlcore.state.position import generators_untouched
-from rlcore.state.registry import LEARNT, Scope
+from rlcore.state.training import LEARNT, Scope, generators_untouched
+from rlcore.state.tree import fit_optimizer, missing_moments
 from rlcore.types import StateDict
 
 if TYPE_CHECKING:
     from stable_baselines3.common.type_aliases import GymEnv
 
+NO_SETTINGS: Final = ("self", "policy", "env", "device", "_init_setup_model")
+"""What the constructor takes next to settings."""
 LARGEST_LSTM_STATES = 2**27
 """Bytes of LSTM states that a file may ask for (128 MiB) if no environments are given."""
 SCALER_SETTINGS = part_of(SCALER)
@@ -150,6 +150,10 @@ class SavablePPO(ConfiguredPPO):
         is_absent = content["device"].startswith("cuda") and not torch.cuda.is_available()
         self._build(content, None, "auto" if is_absent else content["device"], {})
 
+    def own_settings(self) -> dict[str, Any]:
+        """Return what only the constructor of a subclass takes, as the attributes of the same names have it."""
+        return {name: getattr(self, name) for name in own_names(type(self))}
+
     def _build(
         self, content: Mapping[str, Any], env: GymEnv | None, device: torch.device | str, settings: Mapping[str, Any]
     ) -> None:
@@ -189,16 +193,6 @@ class SavablePPO(ConfiguredPPO):
             collected = training_state.capture(Scope.COLLECTED)
             self._boundary.update({key: state for key, state in collected.items() if exact_match or key in states})
 
-    @contextmanager
-    def _normalizer_unspoilt(self) -> Iterator[None]:
-        """Restore what VecNormalize had learnt if it reads an observation that cannot be used."""
-        before = self._training_state().capture(Scope.COLLECTED)
-        try:
-            yield
-        except NonFiniteObservationError:
-            self._training_state().restore(before, exact_match=False)
-            raise
-
     def _require_room_for_lstm_states(self) -> None:
         """Raise StateError if the number of environments in a file asks for large LSTM states."""
         network = self.policy_kwargs
@@ -222,6 +216,15 @@ class SavablePPO(ConfiguredPPO):
                     f"{name}={now!r}, and the model in the file has learnt under {before!r}: its critics would mean "
                     f"other returns; leave {name} out",
                 )
+
+
+def own_names(algorithm: type[ConfiguredPPO]) -> list[str]:
+    """Return the names that the constructors of an algorithm's class take and DistributionalPPO does not."""
+    below = algorithm.__mro__[: algorithm.__mro__.index(ConfiguredPPO)]
+    constructors = [vars(each)["__init__"] for each in below if "__init__" in vars(each)]
+    parameters = [each for constructor in constructors for each in inspect.signature(constructor).parameters.values()]
+    names = dict.fromkeys(each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD))
+    return [name for name in names if name not in (*NO_SETTINGS, *PPOSettings.model_fields)]
 
 
 def decoded(content: Mapping[str, Any], objects: Mapping[str, object], path: Any) -> dict[str, Any]:

@@ -13,12 +13,13 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from rlcore.checkpoint.container import unusable
 from rlcore.envs import vec_state
 from rlcore.errors import StateError
+from rlcore.ppo.adaptive import ReturnScale
 from rlcore.ppo.construction import ConfiguredPPO, build_policy
+from rlcore.ppo.losses import make_values
 from rlcore.ppo.policy import SUPPORT
-from rlcore.ppo.returns import ReturnScale
-from rlcore.ppo.values import make_values
-from rlcore.state.optimizer_state import fit_optimizer
-from rlcore.state.position import (
+from rlcore.state.training import (
+    Scope,
+    StatePart,
     apply_generators,
     capture_generators,
     capture_position,
@@ -28,8 +29,7 @@ from rlcore.state.position import (
     restore_position,
     restore_progress,
 )
-from rlcore.state.registry import Scope, StatePart
-from rlcore.state.tree import SAME, fit
+from rlcore.state.tree import SAME, fit, fit_optimizer
 from rlcore.types import StateDict
 
 

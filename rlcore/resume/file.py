@@ -47,7 +47,7 @@ from rlcore.envs import SupportsState, vec_state
 from rlcore.errors import CallOrderError, CheckpointError, StateError
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.resume.parts import GENERATORS, capture_parts, restore_generators, restore_parts
-from rlcore.state.position import capture_generators, generators_untouched
+from rlcore.state.training import capture_generators, generators_untouched
 from rlcore.state.tree import Rule, fit
 from rlcore.types import StateDict, StateValue
 

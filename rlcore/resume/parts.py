@@ -18,9 +18,8 @@ from rlcore.checkpoint import codec
 from rlcore.checkpoint.container import unusable
 from rlcore.envs import SupportsState, vec_state
 from rlcore.errors import StateError
-from rlcore.state import position
-from rlcore.state.optimizer_state import fit_optimizer
-from rlcore.state.position import (
+from rlcore.state import training as position
+from rlcore.state.training import (
     apply_generators,
     capture_progress,
     check_generators,
@@ -28,10 +27,10 @@ from rlcore.state.position import (
     generator_from_state,
     generator_state,
     restore_progress,
+    snapshot,
     to_state,
 )
-from rlcore.state.registry import snapshot
-from rlcore.state.tree import FREE, SAME, Rule, fit, misfit
+from rlcore.state.tree import FREE, SAME, Rule, fit, fit_optimizer, misfit
 from rlcore.types import StateDict
 
 

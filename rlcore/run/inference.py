@@ -18,9 +18,9 @@ from rlcore.checkpoint.container import PathOrFile
 from rlcore.checkpoint.formats import read_model_file, refusals_of
 from rlcore.envs.vec_state import STATISTICS, moments_of
 from rlcore.ppo import construction
+from rlcore.ppo.adaptive import ReturnScale
 from rlcore.ppo.construction import check_device
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
-from rlcore.ppo.returns import ReturnScale
 from rlcore.ppo.saving import decoded
 from rlcore.ppo.settings import resolve_settings
 from rlcore.ppo.state_parts import check_policy, require_network_of

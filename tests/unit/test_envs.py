@@ -33,7 +33,7 @@ from rlcore.envs.vec_state import (
     unsupported_reason,
 )
 from rlcore.errors import SettingError, StateError
-from rlcore.state.position import generator_state
+from rlcore.state.training import generator_state
 from tests.support.environments import (
     Custom,
     Halving,

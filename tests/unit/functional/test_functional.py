@@ -9,9 +9,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from rlcore.functional import categorical
-from rlcore.functional.clipping import clip_distribution_mean
-from rlcore.functional.quantile import quantile_huber_loss, quantile_midpoints
-from rlcore.functional.utility import UtilityExtremes, bounded, gate, gather, utility_scale
+from rlcore.functional.quantile import clip_distribution_mean, quantile_huber_loss, quantile_midpoints
+from rlcore.optim.upgd_step import UtilityExtremes, bounded, gate, gather, utility_scale
 from tests.reference import categorical_reference as reference
 
 SUPPORT = torch.tensor([-1.0, 0.0, 1.0, 2.0])

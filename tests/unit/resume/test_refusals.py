@@ -29,7 +29,7 @@ from rlcore.errors import (
     CheckpointError,
 )
 from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact, save_exact
-from rlcore.state.position import capture_generators
+from rlcore.state.training import capture_generators
 from tests.support.environments import bits_of_state, make_vec
 from tests.support.exact_runs import StopAt, differences, finished
 from tests.support.training import make_model

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rlcore.errors import StateError
-from rlcore.state.position import (
+from rlcore.state.training import (
     apply_generators,
     capture_generators,
     check_generators,
