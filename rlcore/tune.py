@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from rlcore.checkpoint import codec, write_atomic
+from rlcore.checkpoint import codec
+from rlcore.checkpoint.container import write_atomic
 from rlcore.checkpoint.formats import read_model_file
 from rlcore.errors import SettingError
 from rlcore.pbt.population import member_seed

@@ -157,7 +157,7 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
                     "env",
                     f"ResumableEnv does not know what the {kind} {name} keeps between steps, so training could not "
                     f"resume exactly; implement get_state() and set_state(state) in {name} "
-                    "(rlcore.envs.SupportsState; return {} if it keeps nothing)",
+                    "(rlcore.envs.resumable.SupportsState; return {} if it keeps nothing)",
                 )
         super().__init__(env)
 

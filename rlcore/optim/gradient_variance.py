@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -28,7 +28,6 @@ from rlcore.types import StateDict, StateValue
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
-Scalar = TypeVar("Scalar", bound=np.generic)
 Estimator: TypeAlias = Literal["mean", "spatial", "total", "element"]
 Normalization: TypeAlias = Literal["squared_mean", "second_moment"]
 
@@ -172,12 +171,6 @@ class VarianceEstimator:
         total: Floats = np.add.reduce(terms)
         return total
 
-    def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
-        """Return an estimator for ``layouts`` with this one's statistics at the positions ``kept``, fresh elsewhere."""
-        estimator = type(self)(layouts)
-        estimator._statistics = {name: carry_over(x, kept, len(layouts)) for name, x in self._statistics.items()}
-        return estimator
-
     def state_dict(self) -> StateDict:
         """Return a snapshot that later steps do not change."""
         return {name: torch.from_numpy(values.copy()) for name, values in self._statistics.items()}
@@ -243,12 +236,6 @@ class ElementEstimator(VarianceEstimator):
     def variance(self) -> Floats:
         return _on_host([x.mean(dtype=torch.float64) if x.numel() else x.sum().double() for x in self._variances])
 
-    def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
-        estimator = type(self)(layouts)
-        for position in kept:
-            estimator._take(position, self._means[position], self._variances[position])
-        return estimator
-
     def _take(self, position: int, mean: Tensor, variance: Tensor) -> None:
         """Copy the statistics of a tensor, no larger than they may grow in their precision here."""
         dtype = self._layouts[position].state_dtype
@@ -269,13 +256,6 @@ class ElementEstimator(VarianceEstimator):
 
 def _largest_mean(layout: TensorLayout) -> float:
     return LARGEST_ELEMENT[layout.state_dtype]
-
-
-def carry_over(values: NDArray[Scalar], kept: Sequence[int], size: int) -> NDArray[Scalar]:
-    """Return ``[size]`` zeros that hold ``values`` at the positions ``kept``."""
-    carried = np.zeros(size, dtype=values.dtype)
-    carried[list(kept)] = values[list(kept)]
-    return carried
 
 
 ESTIMATORS: Final[Mapping[str, type[VarianceEstimator]]] = MappingProxyType(

@@ -12,8 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from rlcore.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from rlcore.checkpoint.formats import save_policy
+from rlcore.checkpoint.formats import Checkpoint, load_checkpoint, save_checkpoint, save_policy
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError, warn_caller
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, explored
 from rlcore.ppo.settings import plain, whole_number

@@ -15,7 +15,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecEnv
 
-from rlcore.checkpoint import save_checkpoint
+from rlcore.checkpoint.formats import save_checkpoint
 from rlcore.errors import NonFiniteError, ResumeWarning, SettingError, StateError, warn_caller
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
 from rlcore.ppo.algorithm import DistributionalPPO

@@ -17,7 +17,6 @@ from rlcore.checkpoint.container import load_container, path_of, refusals_name
 from rlcore.checkpoint.formats import SPACES, read_model_file, refusals_of
 from rlcore.envs import vec_state
 from rlcore.errors import (
-    CheckpointError,
     ResumeWarning,
     SettingError,
     StateError,
@@ -31,7 +30,6 @@ from rlcore.ppo.settings import (
     SCALER,
     SHOWN,
     PPOSettings,
-    default_learning_rate,
     find_optimizer,
     part_of,
     resolve_settings,
@@ -49,8 +47,6 @@ LARGEST_LSTM_STATES = 2**27
 """Bytes of LSTM states that a file may ask for (128 MiB) if no environments are given."""
 SCALER_SETTINGS = part_of(SCALER)
 OPTIMIZER_SETTINGS = {"learning_rate", "critic_lr_multiplier", "optimizer_class", "optimizer_kwargs", "policy_kwargs"}
-VALUE_SETTINGS = ("value_distribution", "v_min", "v_max", "return_scale")
-"""Settings that say what the outputs of the critics mean."""
 
 
 class SavablePPO(ConfiguredPPO):
@@ -96,7 +92,7 @@ class SavablePPO(ConfiguredPPO):
         """Build a model from a file of ``save()`` without executing anything that the file says.
 
         ``learn(total - model.num_timesteps, reset_num_timesteps=False)`` then goes on exactly where the run stopped, if
-        the environments can be restored (see :class:`rlcore.envs.ResumableEnv`).
+        the environments can be restored (see :class:`rlcore.ResumableEnv`).
 
         :param env: environment to go on in; None for a model that only predicts, until ``set_env``
         :param device: where the model is put
@@ -106,7 +102,8 @@ class SavablePPO(ConfiguredPPO):
         :param settings: settings to change, named and checked as in the constructor; they rule over the file. Moments
             of another optimizer and statistics of another estimator start fresh, with a warning
         :raises CheckpointError: if the file cannot be read as a model, names something unknown, or does not fit ``env``
-        :raises SettingError: if one of ``settings`` cannot be used, or would change what the critics' outputs mean
+            or ``settings``
+        :raises SettingError: if one of ``settings`` cannot be used
         """
         if print_system_info:
             get_system_info()
@@ -168,14 +165,15 @@ class SavablePPO(ConfiguredPPO):
         changes = {name: value for name, value in settings.items() if name not in names}
         with generators_untouched():
             self.__init__(content["policy_class"], env, device=device, _init_setup_model=False, **own)  # type: ignore[misc]
-            self._adopt(resolve_settings(changed_settings(saved, changes), changes))
+            self._adopt(resolve_settings({**saved, **changes}, changes))
             if self.env is None:
                 vars(self).update({name: content[name] for name in (*SPACES, "n_envs")})
                 self._require_room_for_lstm_states()
             else:
                 check_for_correct_spaces(self.env, *(content[name] for name in SPACES))
-            self._require_meaning_of_values(saved)
-            self._require_network_of(state)
+            construction.require_spaces(self.observation_space, self.action_space, self.policy_class)
+            self._setup_lr_schedule()
+            state_parts.require_network_of(self, state.get("policy"))  # before it takes memory
             self._setup_model()
         if not self.variance_gradient_scaling and state.pop("vgs_state", None) is not None:
             warn_caller("vgs_state: the gradient statistics are dropped, as nothing is scaled by them", ResumeWarning)
@@ -199,23 +197,6 @@ class SavablePPO(ConfiguredPPO):
         size = 16 * self.n_envs * network.get("n_lstm_layers", 1) * network.get("lstm_hidden_size", 256)
         if size > LARGEST_LSTM_STATES:
             raise StateError(f"n_envs={self.n_envs} asks for {size >> 20} MiB of LSTM states; give the environments")
-
-    def _require_network_of(self, state: Mapping[str, Any]) -> None:
-        """Raise StateError unless the saved weights fit the network of the settings, before it takes memory."""
-        construction.require_spaces(self.observation_space, self.action_space, self.policy_class)
-        self._setup_lr_schedule()
-        state_parts.require_network_of(self, state.get("policy"))
-
-    def _require_meaning_of_values(self, saved: Mapping[str, Any]) -> None:
-        """Raise SettingError if a setting would let the critics' outputs mean other returns than they have learnt."""
-        for name in VALUE_SETTINGS:
-            before, now = saved.get(name, PPOSettings.model_fields[name].default), getattr(self, name)
-            if before != now:
-                raise SettingError(
-                    name,
-                    f"{name}={now!r}, and the model in the file has learnt under {before!r}: its critics would mean "
-                    f"other returns; leave {name} out",
-                )
 
 
 def own_names(algorithm: type[ConfiguredPPO]) -> list[str]:
@@ -250,15 +231,6 @@ def decoded(content: Mapping[str, Any], objects: Mapping[str, object], path: Any
     if lacking := sorted(set(PPOSettings.model_fields) - set(content["settings"])):
         warn_caller(f"{path_of(path)}: has no {lacking}; they take their defaults", ResumeWarning)
     return {**content, **spaces, "policy_class": policy_class, "settings": settings, "own_settings": own}
-
-
-def changed_settings(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return saved settings with the user's changes; another optimizer brings its own default rate for a default."""
-    merged, optimizer = {**saved, **changes}, saved.get("optimizer_class")
-    if optimizer is not None and "optimizer_class" in changes and "learning_rate" not in changes:
-        had_default = saved.get("learning_rate") == default_learning_rate(find_optimizer(optimizer))
-        merged["learning_rate"] = None if had_default else merged.get("learning_rate")
-    return merged
 
 
 def under_settings(
@@ -330,8 +302,8 @@ def continued(path: str | Path | io.BytesIO, expected: Model) -> Model:
         if not codec.same(before, codec.encode(asked, name)):
             raise SettingError(
                 name,
-                f"{name}={asked!r} is asked for, and what is to go on was trained with {_shown(before, name)}; give "
-                "that again, or begin in another place",
+                f"{name}={asked!r} is asked for, and what is to go on was trained with {before!r}; give that "
+                "again, or begin in another place",
             )
     if isinstance(path, io.BytesIO):
         path.seek(0)
@@ -340,10 +312,3 @@ def continued(path: str | Path | io.BytesIO, expected: Model) -> Model:
     if expected._custom_logger:
         model.set_logger(expected.logger)
     return model
-
-
-def _shown(encoded: Any, name: str) -> str:
-    try:
-        return repr(codec.decode(encoded, name, {}))
-    except CheckpointError:  # the file describes what it could not hold
-        return repr(encoded)

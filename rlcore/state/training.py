@@ -22,7 +22,7 @@ from rlcore.checkpoint import codec
 from rlcore.checkpoint.container import unusable
 from rlcore.checkpoint.torch_file import DTYPES
 from rlcore.errors import CheckpointError, ResumeWarning, StateError, warn_caller
-from rlcore.state.tree import FREE, REMEDY, Rule, fit, misfit
+from rlcore.state.tree import FREE, REMEDY, SAME, Rule, fit, misfit
 from rlcore.types import StateDict, StateValue
 
 
@@ -176,10 +176,6 @@ WINDOWS = ("ep_info_buffer", "ep_success_buffer")
 _COUNTERS = ("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates", "_n_calls")
 _FORM: dict[str, Any] = {**dict.fromkeys(_COUNTERS, 0), "_current_progress_remaining": 1.0, "exploration_rate": 0.0}
 """Attributes; ``_n_calls`` and ``exploration_rate`` are those of DQN and QRDQN alone."""
-_BIT_GENERATORS: Mapping[str, type[np.random.BitGenerator]] = {
-    kind.__name__: kind
-    for kind in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
-}
 
 
 def capture_progress(model: BaseAlgorithm) -> StateDict:
@@ -191,11 +187,16 @@ def capture_progress(model: BaseAlgorithm) -> StateDict:
     return state
 
 
-def _storable(entry: Any) -> Any:
-    if isinstance(entry, dict):
-        values = {key: _storable(value) for key, value in entry.items()}
-        return {key: value for key, value in values.items() if not (isinstance(value, dict) and codec.KIND in value)}
-    return codec.encode(entry.tolist() if isinstance(entry, np.ndarray) else entry, "")
+def _storable(value: Any) -> Any:
+    """Return what a file can hold of an entry of an episode; None for any other object in it."""
+    if isinstance(value, dict):
+        entries = {key: _storable(each) for key, each in value.items()}
+        return {key: each for key, each in entries.items() if each is not None or value[key] is None}
+    if isinstance(value, list | tuple):
+        return [_storable(each) for each in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist() if value.dtype.kind in "biufU" else None
+    return value if value is None or type(value) in (bool, int, float, str) else None
 
 
 def restore_progress(model: BaseAlgorithm, state: object, least: float = -math.inf) -> None:
@@ -376,46 +377,22 @@ def _numpy_state(fields: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def generator_state(generator: np.random.Generator) -> StateDict:
-    """Return the state of a NumPy generator as ints, strs and lists of ints (128-bit integers stay Python ints).
+    """Return the state of a NumPy generator, whose integers of 128 bits stay Python's.
 
-    :raises StateError: the bit generator is not one of NumPy's own
+    :raises StateError: the bit generator is not PCG64, which Gymnasium uses
     """
-    state = generator.bit_generator.state
-    if state["bit_generator"] not in _BIT_GENERATORS:
-        known = ", ".join(_BIT_GENERATORS)
-        raise StateError(f"the generator {state['bit_generator']} cannot be stored; use one of {known}")
-    return {key: _plain(value) for key, value in state.items()}
+    state: Any = generator.bit_generator.state
+    if state["bit_generator"] != "PCG64":
+        raise StateError(f"the generator {state['bit_generator']} cannot be stored; use numpy.random.PCG64")
+    return {name: state[name] for name in ("bit_generator", "state", "has_uint32", "uinteger")}
 
 
 def generator_from_state(value: StateValue, where: str) -> np.random.Generator:
     """Return a new generator that continues where :func:`generator_state` was taken.
 
-    :raises StateError: unknown bit generator, or a state that is not one of it
+    :raises StateError: a state that is not one of PCG64
     """
-    name = value.get("bit_generator") if isinstance(value, dict) else None
-    if not isinstance(name, str) or name not in _BIT_GENERATORS:
-        raise misfit(f"{where}.bit_generator", f"one of {', '.join(_BIT_GENERATORS)}", name)
-    bit_generator = _BIT_GENERATORS[name](0)
-    rules = dict.fromkeys(("state", "inc", "key", "counter", "buffer"), Rule(0, 2**128 - 1))
-    rules |= {"pos": Rule(0, 624)}  # NumPy would read beyond the key
-    fitted = fit(value, _plain(bit_generator.state), where, rules)
-    try:
-        bit_generator.state = _like(bit_generator.state, fitted)
-    except (ValueError, OverflowError, TypeError) as error:
-        raise StateError(f"{where}: {name} does not take this state ({error}); {REMEDY}") from error
+    bit_generator, wide = np.random.PCG64(0), Rule(0, 2**128 - 1)
+    rules = {"state": wide, "inc": wide, "has_uint32": Rule(0, 1), "uinteger": Rule(0, 2**32 - 1)}
+    bit_generator.state = fit(value, bit_generator.state, where, {**rules, "bit_generator": SAME})
     return np.random.Generator(bit_generator)
-
-
-def _plain(value: object) -> StateValue:
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, np.ndarray):
-        return [int(entry) for entry in value]
-    return value if isinstance(value, str) else int(value)  # type: ignore[call-overload]
-
-
-def _like(template: object, value: Any) -> Any:
-    """Return a fitted state with the arrays that NumPy wants."""
-    if isinstance(template, dict):
-        return {key: _like(entry, value[key]) for key, entry in template.items()}
-    return np.array(value, template.dtype) if isinstance(template, np.ndarray) else value

@@ -23,7 +23,7 @@ from rlcore import (
     load_config,
 )
 from rlcore.pbt.hyperparams import optimizer_steps_per_update
-from rlcore.run.config_file import Document, build_envs, read_yaml
+from rlcore.run.config_file import build_envs, read_yaml
 from tests.support.training import make_envs, make_model
 
 ALGORITHM: dict[str, Any] = {
@@ -85,10 +85,7 @@ def test_a_misspelt_or_misplaced_name_raises_with_its_line_and_the_right_one(cas
     sections, words = UNKNOWN[case]
     with pytest.raises(UnknownSettingError, match=words) as caught:
         load(tmp_path, changed(**sections))
-    wrong = str(caught.value).split("no setting '")[1].split("'")[0]
-    line = int(str(caught.value).split("line ")[1].split(":")[0])
-    written = (tmp_path / "run.yaml").read_text().splitlines()[line - 1].strip()
-    assert written.startswith(f"{wrong}:") or case == "of the LSTM"
+    assert str(caught.value).startswith(f"{tmp_path / 'run.yaml'}: ")
 
 
 UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
@@ -105,11 +102,11 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", UNUSABLE)
-def test_a_value_that_cannot_be_used_raises_one_line_with_file_line_and_value(case: str, tmp_path: Path) -> None:
+def test_a_value_that_cannot_be_used_raises_one_line_with_file_and_value(case: str, tmp_path: Path) -> None:
     sections, words = UNUSABLE[case]
     with pytest.raises(SettingError, match=words) as caught:
         load(tmp_path, changed(**sections))
-    assert str(caught.value).startswith(f"{tmp_path / 'run.yaml'}, line ")
+    assert str(caught.value).startswith(f"{tmp_path / 'run.yaml'}: ")
     assert "\n" not in str(caught.value)
     assert not isinstance(caught.value, UnknownSettingError)
 
@@ -314,7 +311,7 @@ def test_what_a_population_can_do_is_accepted(case: str) -> None:
     assert TrainingConfig.from_mapping(ACCEPTED[case]).pbt is not None
 
 
-def read(tmp_path: Path, text: str | bytes) -> Document:
+def read(tmp_path: Path, text: str | bytes) -> Any:
     path = tmp_path / "x.yaml"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return read_yaml(path)
@@ -337,15 +334,8 @@ SCALARS: dict[str, object] = {
 
 @pytest.mark.parametrize("text", SCALARS)
 def test_a_value_is_what_yaml_1_2_says(text: str, tmp_path: Path) -> None:
-    value = read(tmp_path, f"on: {text}\n").content["on"]
+    value = read(tmp_path, f"on: {text}\n")["on"]
     assert (type(value), value) == (type(SCALARS[text]), SCALARS[text])
-
-
-def test_a_place_is_found_by_its_deepest_name(tmp_path: Path) -> None:
-    document = read(tmp_path, "a:\n  b:\n    c: 1\n  list:\n    - d: 2\n    -\n      d: 3\n      e: 4\nb: 3\n")
-    entries = {"a.list[1].e": 8, "a.list[1]": 7, "a.list[2]": 4, "a.Table['list'][0]['d']": 5, "a.list": 4}
-    places = {"a.b['c']": 3, "a.b['missing']": 2, "b": 9, "missing": None, "": None, **entries}
-    assert {place: document.line_of(place) for place in places} == places
 
 
 BAD: dict[str, tuple[str | bytes, int | None, str]] = {

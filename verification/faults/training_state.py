@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from rlcore import ResumeWarning
-from rlcore.checkpoint import FORMAT_V1, Checkpoint
+from rlcore.checkpoint.formats import FORMAT_V1, Checkpoint
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.state.training import LEARNT, Scope, StatePart
 from rlcore.state.tree import Rule, fit

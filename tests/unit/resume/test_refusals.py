@@ -23,7 +23,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv,
 from stable_baselines3.her import HerReplayBuffer
 
 from rlcore import DistributionalPPO, ResumableEnv, save_checkpoint
-from rlcore.checkpoint import load_container, save_container
+from rlcore.checkpoint.container import load_container, save_container
 from rlcore.errors import (
     CallOrderError,
     CheckpointError,
