@@ -3,7 +3,7 @@
 Notation: ``mean_s`` and ``Var_s`` are mean and population variance over the n elements of one tensor; ``E_t`` and
 ``Var_t`` those over the steps in which the tensor had a gradient, with exponential weights that sum to 1.
 
-The moments of contiguous float32 memory on the CPU come from :mod:`rlcore.optim.variance_kernel`, all other numbers
+The moments of contiguous float32 memory on the CPU come from :mod:`rlcore.optim.compiled`, all other numbers
 from torch, which is the reference. They differ in rounding alone. The first step compiles the loops, or loads them from
 the cache on disk.
 """
@@ -60,12 +60,12 @@ def measure(gradients: Sequence[Tensor]) -> Moments:
 
     :param gradients: dense and not empty, of any shapes, dtypes and devices
     """
-    from rlcore.optim import compiled, variance_kernel
+    from rlcore.optim import compiled
 
     measured = np.zeros((len(gradients), 2))
     table, taken, others = compiled.table_of(gradients)
     own = np.zeros((len(taken), 2))
-    variance_kernel.measure(table, own)
+    compiled.measure(table, own)
     measured[taken] = own
     measured[others] = _plain_moments([gradients[i] for i in others])
     mean, variance = measured.T

@@ -237,6 +237,8 @@ class VarianceGradientScaler:
             return
         self._estimator = ESTIMATORS[self._settings.estimator](self._layouts)
         self._estimator.load_state_dict(statistics)
+        for name in ("_observations", "_mean", "_mean_square"):  # a copy of a scaler shares them
+            vars(self)[name] = vars(self)[name].copy()
 
     def state_dict(self) -> StateDict:
         """Return a snapshot of settings and statistics as tensors and plain Python values, without what is pending."""

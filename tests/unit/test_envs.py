@@ -143,7 +143,7 @@ BAD: list[tuple[list[str | int], Any, str]] = [
     (["layers", 4, "state", "state"], torch.zeros(3, dtype=torch.float64), r"shape \(4,\)"),
     (["layers", 4, "state", "state"], torch.zeros(4, dtype=torch.int64), "torch.int64"),
     (["layers", 4, "state", "state"], [0.0] * 4, "a list of 4 entries"),
-    (["layers", 4, "state", "_np_random"], {"bit_generator": "os.system"}, "os.system"),
+    (["layers", 4, "state", "_np_random"], {"bit_generator": "os.system"}, "missing keys"),
     (["layers", 4, "state", "_np_random", "state"], {}, "inc"),
     (["layers", 4, "state", "_np_random", "state", "inc"], 2**128, "inc"),
     (["layers", 4, "state", "_np_random", "uinteger"], "x", "'x'"),
