@@ -12,19 +12,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from rlcore.errors import refused_value
 from rlcore.state.tree import NOT_NEGATIVE, Rules, fit
-from rlcore.types import StateDict, StateValue
+from rlcore.types import Fraction, Natural, NonNegative, Positive, StateDict, StateValue
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
@@ -263,16 +262,6 @@ ESTIMATORS: Final[Mapping[str, type[VarianceEstimator]]] = MappingProxyType(
 )
 
 
-def _plain(value: object) -> object:
-    """Numbers of other kinds as Python's, so that a saved state holds none of them."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return value
-    return int(value) if isinstance(value, Integral) else float(value)
-
-
-Number = Annotated[float, BeforeValidator(_plain), Field(allow_inf_nan=False)]
-
-
 class ScalerSettings(BaseModel):
     """Settings of :class:`VarianceGradientScaler`, which describes them.
 
@@ -282,14 +271,14 @@ class ScalerSettings(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     enabled: bool = True
-    beta: Annotated[Number, Field(ge=0, lt=1)] = 0.99
-    alpha: Annotated[Number, Field(ge=0)] = 0.1
-    eps: Annotated[Number, Field(gt=0)] = 1e-8
-    warmup_steps: Annotated[int, BeforeValidator(_plain), Field(ge=0)] = 100
+    beta: Annotated[Fraction, Field(lt=1)] = 0.99
+    alpha: NonNegative = 0.1
+    eps: Positive = 1e-8
+    warmup_steps: Natural = 100
     estimator: Estimator = "mean"
     normalization: Normalization = "squared_mean"
-    min_scaling_factor: Annotated[Number, Field(ge=0, le=1)] = 0.1
-    max_normalized_variance: Annotated[Number, Field(gt=0)] = 100.0
+    min_scaling_factor: Fraction = 0.1
+    max_normalized_variance: Positive = 100.0
 
     def __init__(self, **values: Any) -> None:
         try:

@@ -43,11 +43,6 @@ SUPPORT = "value_support"
 
 CRITIC_MODULES = ("value_net", "critic", "lstm_critic", "mlp_extractor.value_net", "vf_features_extractor")
 
-NO_POLICY_FILE = (
-    "a policy has no file of its own; save the model with model.save(path), and read that file with "
-    "DistributionalPPO.load(path), or with rlcore.load_policy(path) to act"
-)
-
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float, critic_lr_multiplier: float) -> None:
     """Give every group the rate ``lr``, the group of the critics ``critic_lr_multiplier`` times that."""
@@ -153,14 +148,15 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         self.optimizer_kwargs = optimizer_kwargs
         self.rebuild_optimizer()
 
-    def save(self, path: Any) -> None:  # noqa: ARG002
+    def save(self, path: Any) -> NoReturn:
         """Raise CheckpointError: the file would hold neither the network's sizes nor the meaning of its outputs."""
-        raise CheckpointError(None, NO_POLICY_FILE)
+        reason = "a policy has no file of its own; use model.save(path), and DistributionalPPO.load(path) or"
+        raise CheckpointError(path, f"{reason} rlcore.load_policy(path)")
 
     @classmethod
     def load(cls, path: Any, device: torch.device | str = "auto") -> NoReturn:  # noqa: ARG003
         """Raise CheckpointError, as ``save``."""
-        raise CheckpointError(None, NO_POLICY_FILE)
+        cls.save(cls, path)  # type: ignore[arg-type]
 
     def make_features_extractor(self) -> BaseFeaturesExtractor:
         """Do what Stable-Baselines3 does, with an int as width: of MultiDiscrete it gives a NumPy integer."""

@@ -17,14 +17,13 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from rlcore.envs.resumable import ResumableEnv
-from rlcore.errors import ConfigFileError, SettingError, refused_value, reject_unknown
+from rlcore.errors import TOP, ConfigFileError, SettingError, refused_value, reject_unknown
 from rlcore.pbt.hyperparams import PBTConfig, check_explorable, check_warm_up
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.live import plan_change
 from rlcore.ppo.policy import find_policy
-from rlcore.ppo.settings import Count, Flag, PPOSettings, Seed, Table, resolve_settings
-
-TOP: Final = "the top level"
+from rlcore.ppo.settings import Flag, PPOSettings, Table, resolve_settings
+from rlcore.types import Count, Seed
 
 
 def read_yaml(path: str | Path) -> dict[Any, Any]:

@@ -81,9 +81,6 @@ def test_beyond_the_range_the_mean_has_no_gradient() -> None:
 @pytest.mark.parametrize(
     ("function", "arguments"),
     [
-        (categorical.project, (torch.ones(2, 3), torch.ones(2, 4), SUPPORT)),
-        (categorical.project, (torch.ones(1), torch.ones(1), torch.ones(1))),
-        (categorical.project_returns, (torch.ones(2), torch.ones(2, 4))),
         (categorical.clip_categorical_mean, (torch.ones(2, 4), torch.ones(3), 0.1, SUPPORT)),
         (categorical.categorical_cross_entropy, (torch.ones(2, 3), torch.ones(2), SUPPORT)),
         (categorical.categorical_cross_entropy, (torch.ones(2, 2, 4), torch.ones(2), SUPPORT)),
