@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlcore.optim import noise
-from rlcore.optim import upgd_step as utility_functions
+from rlcore.optim import noise, upgd_step
 from rlcore.optim.upgd_step import Coefficients, Scalar, Update, UtilityExtremes, bias_correction
 from rlverify import fault, healthy, unclaimed
 
@@ -77,7 +76,7 @@ def negative_maximum_inverts_protection(extremes: UtilityExtremes) -> Scalar:
 )
 def maximum_of_uncorrected_averages(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa: ARG001
     """Divide bias-corrected utilities by a maximum that is not bias-corrected."""
-    uncorrected = utility_functions.utility_extremes([update.state["utility"] for update in _updates_of(self)])
+    uncorrected = upgd_step.utility_extremes([update.state["utility"] for update in _updates_of(self)])
     scale: Scalar = healthy("fnd-29-maximum-of-uncorrected-averages")(self, uncorrected)
     return scale
 
@@ -110,7 +109,7 @@ def _noise(optimizer: Any, update: Update, direction: Tensor) -> Tensor:
     draw: Tensor = drawn.to(direction.dtype).view(direction.shape)
     if not optimizer._adapts(update.group):
         return draw.mul(update.group["sigma"])
-    adapted: Tensor = draw * optimizer._noise_std(update, utility_functions.root_mean_square(direction))
+    adapted: Tensor = draw * optimizer._noise_std(update, upgd_step.root_mean_square(direction))
     return adapted
 
 
@@ -185,7 +184,7 @@ def noise_adaptive_unasked(self: Any, group: dict[str, Any]) -> bool:  # noqa: A
 )
 def noise_follows_the_gradient(self: Any, update: Update, rms: Tensor) -> Scalar:  # noqa: ARG001
     """Make adaptive noise proportional to the gradient, even where the step does not depend on its scale."""
-    gradient = utility_functions.root_mean_square(update.gradient)
+    gradient = upgd_step.root_mean_square(update.gradient)
     std: Scalar = healthy("fnd-37-noise-follows-the-gradient")(self, update, gradient)
     return std
 
