@@ -302,8 +302,8 @@ def continued(path: str | Path | io.BytesIO, expected: Model) -> Model:
         if not codec.same(before, codec.encode(asked, name)):
             raise SettingError(
                 name,
-                f"{name}={asked!r} is asked for, and what is to go on was trained with {before!r}; give that "
-                "again, or begin in another place",
+                f"{name}={asked!r} is asked for, and what is to go on was trained with {_shown(before, name)}; give "
+                "that again, or begin in another place",
             )
     if isinstance(path, io.BytesIO):
         path.seek(0)
@@ -312,3 +312,10 @@ def continued(path: str | Path | io.BytesIO, expected: Model) -> Model:
     if expected._custom_logger:
         model.set_logger(expected.logger)
     return model
+
+
+def _shown(encoded: Any, name: str) -> str:
+    try:
+        return repr(codec.decode(encoded, name, {}))
+    except CheckpointError:  # the file describes what it could not hold
+        return repr(encoded)

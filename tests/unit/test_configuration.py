@@ -242,48 +242,40 @@ def between(name: str, low: float, high: float) -> dict[str, Any]:
 
 GAMMA = between("gamma", 0.9, 0.99)
 
-REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
-    "a misspelt name": (run(GAMMA, between("lerning_rate", 0.1, 0.2)), "hyperparams", "did you mean 'learning_rate'"),
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a misspelt name": (run(GAMMA, between("lerning_rate", 0.1, 0.2)), "did you mean 'learning_rate'"),
     "what shapes the network": (
         run(GAMMA, {"name": "n_critics", "values": [1, 2]}),
-        "hyperparams",
         "shapes the network",
     ),
-    "an impossible end": (run(between("gamma", 0.9, 1.5)), "hyperparams", "gamma=1.5"),
-    "an impossible option": (run(GAMMA, between("sigma", -1.0, 1.0)), "hyperparams", "sigma.*-1.0"),
+    "an impossible end": (run(between("gamma", 0.9, 1.5)), "gamma=1.5"),
+    "an impossible option": (run(GAMMA, between("sigma", -1.0, 1.0)), "sigma.*-1.0"),
     "few epochs within the warm-up": (
         run(between("n_epochs", 1, 9), n_epochs=None, vgs_warmup_steps=4),
-        "perturbation_interval",
         "2 updates of 2 .*vgs_warmup_steps=4",
     ),
     "large minibatches within the warm-up": (
         run({"name": "batch_size", "values": [16, 48, 24]}, batch_size=None, vgs_warmup_steps=4),
-        "perturbation_interval",
         "2 updates of 2 ",
     ),
     "a long warm-up": (
         run(GAMMA, between("vgs_warmup_steps", 2, 8), vgs_warmup_steps=None),
-        "perturbation_interval",
         "2 updates of 4 ",
     ),
-    "a misspelt entry": (run(GAMMA, {"name": "ent_coef", "minvalue": 0.9}), "pbt", "did you mean 'min_value'"),
+    "a misspelt entry": (run(GAMMA, {"name": "ent_coef", "minvalue": 0.9}), "did you mean 'min_value'"),
     "an entry that cannot be": (
         run(GAMMA, between("ent_coef", 0.2, 0.1)),
-        "hyperparams",
         "min_value=0.2 and max_value=0.1",
     ),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_a_population_could_not_do_is_refused_where_it_stands(case: str, tmp_path: Path) -> None:
-    given, written, words = REFUSED[case]
-    path = tmp_path / "run.yaml"
-    path.write_text(yaml.safe_dump(given, sort_keys=False))
+def test_what_a_population_could_not_do_is_refused(case: str) -> None:
+    given, words = REFUSED[case]
     with pytest.raises(SettingError, match=words) as caught:
-        load_config(path)
-    line = int(str(caught.value).split("line ")[1].split(":")[0])
-    assert written in path.read_text().splitlines()[line - 1]
+        TrainingConfig.from_mapping(given)
+    assert caught.value.setting.startswith("pbt.")
     assert isinstance(caught.value, UnknownSettingError) == ("misspelt" in case)
 
 
