@@ -16,12 +16,7 @@ from rlcore.checkpoint import codec, formats
 from rlcore.checkpoint.container import load_container, path_of, refusals_name
 from rlcore.checkpoint.formats import SPACES, read_model_file, refusals_of
 from rlcore.envs import vec_state
-from rlcore.errors import (
-    ResumeWarning,
-    SettingError,
-    StateError,
-    warn_caller,
-)
+from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError, warn_caller
 from rlcore.optim.gradient_variance import ESTIMATORS
 from rlcore.ppo import construction, state_parts
 from rlcore.ppo.construction import ConfiguredPPO, check_device
