@@ -21,6 +21,8 @@ from rlcore.errors import NonFiniteReturnError, StateError
 from rlcore.state.tree import NOT_NEGATIVE, Rule, fit
 from rlcore.types import StateDict
 
+ScaleRule = Literal["zero_lag", "snapshot"]
+
 LARGEST = float(np.finfo(np.float32).max)
 """The largest return that a rollout holds; larger statistics could not be squared."""
 
@@ -58,9 +60,7 @@ class ReturnScale:
     snapshot: Moments
     """The moments that values and targets are scaled with now."""
 
-    def __init__(
-        self, rule: Literal["zero_lag", "snapshot"] | None = None, decay: float = 0.9, min_std: float = 1e-4
-    ) -> None:
+    def __init__(self, rule: ScaleRule | None = None, decay: float = 0.9, min_std: float = 1e-4) -> None:
         self.rule = rule
         self.decay = decay
         self.min_std = min_std if rule else 0.0
