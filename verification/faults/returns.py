@@ -8,7 +8,8 @@ from typing import Any
 from numpy.typing import NDArray
 from torch import nn
 
-from rlcore.ppo.adaptive import Moments, ReturnScale, ScaleRule
+from rlcore.ppo.adaptive import Moments, ReturnScale
+from rlcore.ppo.adaptive import ScaleRule as Rule
 from rlverify import fault, healthy
 
 
@@ -18,9 +19,7 @@ def heads_left_uncorrected(layer: nn.Linear, before: Moments, after: Moments) ->
 
 
 @fault("fnd-25-scale-of-the-update-before", target="rlcore.ppo.adaptive:ReturnScale.__init__", pins="49dc7b8ea77d3dba")
-def scale_of_the_update_before(
-    self: Any, rule: ScaleRule | None = None, decay: float = 0.9, min_std: float = 1e-4
-) -> None:
+def scale_of_the_update_before(self: Any, rule: Rule | None = None, decay: float = 0.9, min_std: float = 1e-4) -> None:
     """Whatever is asked for, the documented order: snapshot before the rollout, statistics after the update."""
     healthy("fnd-25-scale-of-the-update-before")(self, rule and "snapshot", decay, min_std)
 
@@ -38,9 +37,7 @@ class _SnapshotAfterTraining(ReturnScale):
 
 
 @fault("fnd-25-fix-snapshot-after-training", target="rlcore.ppo.adaptive:ReturnScale.__init__", pins="49dc7b8ea77d3dba")
-def snapshot_after_training(
-    self: Any, rule: ScaleRule | None = None, decay: float = 0.9, min_std: float = 1e-4
-) -> None:
+def snapshot_after_training(self: Any, rule: Rule | None = None, decay: float = 0.9, min_std: float = 1e-4) -> None:
     """Document 004: whatever is asked for, a snapshot that is taken when an update is over."""
     healthy("fnd-25-fix-snapshot-after-training")(self, rule and "snapshot", decay, min_std)
     if rule is not None:
@@ -58,9 +55,7 @@ class _SnapshotBeforeCollecting(ReturnScale):
 @fault(
     "ppo-02-fix-snapshot-before-collecting", target="rlcore.ppo.adaptive:ReturnScale.__init__", pins="49dc7b8ea77d3dba"
 )
-def snapshot_before_collecting(
-    self: Any, rule: ScaleRule | None = None, decay: float = 0.9, min_std: float = 1e-4
-) -> None:
+def snapshot_before_collecting(self: Any, rule: Rule | None = None, decay: float = 0.9, min_std: float = 1e-4) -> None:
     """The alternative of document 004: whatever is asked for, a snapshot at the start of collecting only."""
     healthy("ppo-02-fix-snapshot-before-collecting")(self, rule and "snapshot", decay, min_std)
     if rule is not None:
