@@ -31,30 +31,6 @@ RATES: Final = {"sgd": 0.5, "adam": 2e-3, "upgd": 1.0, "adaptive_upgd": 2e-3}
 GRID: Final = tuple(product(get_args(Estimator), get_args(Normalization)))
 
 
-@experiment("stability-under-sgd")
-def stability_under_sgd(make: Make, seed: int) -> Mapping[str, float]:
-    """See `compared`."""
-    return compared(make, seed, "sgd")
-
-
-@experiment("stability-under-adam")
-def stability_under_adam(make: Make, seed: int) -> Mapping[str, float]:
-    """See `compared`."""
-    return compared(make, seed, "adam")
-
-
-@experiment("stability-under-upgd")
-def stability_under_upgd(make: Make, seed: int) -> Mapping[str, float]:
-    """See `compared`."""
-    return compared(make, seed, "upgd")
-
-
-@experiment("stability-under-adaptive-upgd")
-def stability_under_adaptive_upgd(make: Make, seed: int) -> Mapping[str, float]:
-    """See `compared`."""
-    return compared(make, seed, "adaptive_upgd")
-
-
 def compared(make: Make, seed: int, optimizer: str) -> Mapping[str, float]:
     """The same run without scaling and with each kind of it.
 
@@ -67,6 +43,15 @@ def compared(make: Make, seed: int, optimizer: str) -> Mapping[str, float]:
         change = 1.0 - unevenness(step_lengths(scaled)) / without
         lowered[f"unevenness lowered, {estimator}, {normalization}"] = 100.0 * change
     return {"unevenness lowered": float(np.mean(list(lowered.values()))), **lowered}
+
+
+def _registered(optimizer: str) -> None:
+    name = optimizer.replace("_", "-")
+    experiment(f"stability-under-{name}")(lambda make, seed: compared(make, seed, optimizer))
+
+
+for _optimizer in RATES:
+    _registered(_optimizer)
 
 
 def model_of(make: Make, seed: int, optimizer: str, **scaling: Any) -> DistributionalPPO:

@@ -10,56 +10,8 @@ import numpy as np
 from rlcore import DistributionalPPO
 from rlverify import experiment
 from verification.experiments.second_environment import in_drift
-from verification.experiments.stability import GRID, compared, model_of, step_lengths, unevenness
+from verification.experiments.stability import GRID, RATES, compared, model_of, step_lengths, unevenness
 from verification.probes.make import Make
-
-
-@experiment("stability-under-sgd-longer")
-def longer_under_sgd(make: Make, seed: int) -> Mapping[str, float]:
-    """See `early_and_late`."""
-    return early_and_late(make, seed, "sgd")
-
-
-@experiment("stability-under-adam-longer")
-def longer_under_adam(make: Make, seed: int) -> Mapping[str, float]:
-    """See `early_and_late`."""
-    return early_and_late(make, seed, "adam")
-
-
-@experiment("stability-under-upgd-longer")
-def longer_under_upgd(make: Make, seed: int) -> Mapping[str, float]:
-    """See `early_and_late`."""
-    return early_and_late(make, seed, "upgd")
-
-
-@experiment("stability-under-adaptive-upgd-longer")
-def longer_under_adaptive_upgd(make: Make, seed: int) -> Mapping[str, float]:
-    """See `early_and_late`."""
-    return early_and_late(make, seed, "adaptive_upgd")
-
-
-@experiment("stability-under-sgd-drift")
-def sgd_in_drift(make: Make, seed: int) -> Mapping[str, float]:
-    """In Drift."""
-    return compared(in_drift(make), seed, "sgd")
-
-
-@experiment("stability-under-adam-drift")
-def adam_in_drift(make: Make, seed: int) -> Mapping[str, float]:
-    """In Drift."""
-    return compared(in_drift(make), seed, "adam")
-
-
-@experiment("stability-under-upgd-drift")
-def upgd_in_drift(make: Make, seed: int) -> Mapping[str, float]:
-    """In Drift."""
-    return compared(in_drift(make), seed, "upgd")
-
-
-@experiment("stability-under-adaptive-upgd-drift")
-def adaptive_upgd_in_drift(make: Make, seed: int) -> Mapping[str, float]:
-    """In Drift."""
-    return compared(in_drift(make), seed, "adaptive_upgd")
 
 
 def early_and_late(make: Make, seed: int, optimizer: str) -> Mapping[str, float]:
@@ -71,6 +23,16 @@ def early_and_late(make: Make, seed: int, optimizer: str) -> Mapping[str, float]
         changes.append([100.0 * (1.0 - with_it / plain) for with_it, plain in zip(scaled, without, strict=True)])
     early, late = np.mean(changes, axis=0)
     return {"unevenness lowered, half": float(early), "unevenness lowered, later": float(late)}
+
+
+def _registered(optimizer: str) -> None:
+    name = optimizer.replace("_", "-")
+    experiment(f"stability-under-{name}-longer")(lambda make, seed: early_and_late(make, seed, optimizer))
+    experiment(f"stability-under-{name}-drift")(lambda make, seed: compared(in_drift(make), seed, optimizer))
+
+
+for _optimizer in RATES:
+    _registered(_optimizer)
 
 
 def _parts(model: DistributionalPPO) -> Sequence[Any]:

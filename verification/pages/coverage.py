@@ -115,12 +115,9 @@ def load_tables(folder: Path, documents: Documents, claims: Collection[str]) -> 
         for kind, entries in toml_of(path, partial(CatalogueError, path.name, "", "")).items():
             if kind in content:
                 content[kind] += entries
+    found: Tables = validated(Tables, content, folder.name)
     try:
-        found = TypeAdapter(Tables).validate_python(content)
         documents.positions(cite for each in (*found.untestable, *found.untested) for cite in each.cites)
-    except ValidationError as error:
-        problem: Any = error.errors()[0]
-        raise CatalogueError(folder.name, "", ".".join(map(str, problem["loc"])), problem["msg"]) from error
     except ValueError as error:
         raise CatalogueError(folder.name, "", "cites", str(error)) from error
     for each in found.contradiction:
@@ -130,6 +127,15 @@ def load_tables(folder: Path, documents: Documents, claims: Collection[str]) -> 
         if unknown := set(each.settled_by) - set(claims):
             raise CatalogueError(folder.name, each.id, "settled_by", f"there is no claim {min(unknown)!r}")
     return found
+
+
+def validated(kind: Any, content: object, place: str) -> Any:
+    """Return the content of a TOML file as ``kind``; raise CatalogueError, which names the first broken field."""
+    try:
+        return TypeAdapter(kind).validate_python(content)
+    except ValidationError as error:
+        problem: Any = error.errors()[0]
+        raise CatalogueError(place, "", ".".join(map(str, problem["loc"])), problem["msg"]) from error
 
 
 def coverage(documents: Documents, tested: Iterable[str], found: Tables) -> Mapping[str, Coverage]:

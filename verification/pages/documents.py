@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict
 
 from rlverify import facts
 from rlverify.kill_matrix.committed import MATRIX, load_matrix
@@ -24,7 +24,7 @@ from rlverify.records.errors import CatalogueError
 from rlverify.reporting.markdown import prose
 from rlverify.reporting.report_data import ReportData, spans
 from rlverify.verdicts.verdict import Record, decide_variant
-from verification.pages.coverage import Contradiction, Coverage, UntestedLines, coverage, load_tables, total
+from verification.pages.coverage import Contradiction, Coverage, UntestedLines, coverage, load_tables, total, validated
 from verification.pages.ranking import Cause
 
 CHECKLISTS: Final = "checklists.toml"
@@ -230,15 +230,12 @@ def load_checklists(folder: Path, cited: Documents) -> tuple[Checklist, ...]:
     :raises CatalogueError: naming the field of the first broken entry
     """
     content = toml_of(folder / CHECKLISTS, partial(CatalogueError, CHECKLISTS, "", ""))
-    try:
-        found = TypeAdapter(tuple[Checklist, ...]).validate_python(content["checklist"])
-        for each in found:
+    found: tuple[Checklist, ...] = validated(tuple[Checklist, ...], content["checklist"], CHECKLISTS)
+    for each in found:
+        try:
             cited.positions([*each.cites, *(cite for item in each.item for cite in item.cites)])
-    except ValidationError as error:
-        problem: Any = error.errors()[0]
-        raise CatalogueError(CHECKLISTS, "", ".".join(map(str, problem["loc"])), problem["msg"]) from error
-    except ValueError as error:
-        raise CatalogueError(CHECKLISTS, each.id, "cites", str(error)) from error
+        except ValueError as error:
+            raise CatalogueError(CHECKLISTS, each.id, "cites", str(error)) from error
     return found
 
 

@@ -18,7 +18,7 @@ import torch
 from rlcore import CheckpointError, ResumeWarning, StateError, apply_exploit, load_checkpoint, save_checkpoint
 from rlcore.checkpoint.formats import FORMAT_V1, FORMAT_V2
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 
 REFUSALS = (CheckpointError, pickle.UnpicklingError)
 VERSIONS: dict[str, dict[str, str]] = {
@@ -79,7 +79,7 @@ def plain_torch_reads_a_v2_file(make: Make, seed: int) -> Sequence[Observation]:
         path = Path(folder) / "member.pt"
         save_checkpoint(path, parameters, step=96, performance=1.5)
         found = _outcome(_safe, path)
-    return [Observation("v2 file read with weights_only=True", "read", found, found == "read")]
+    return [equal("v2 file read with weights_only=True", "read", found)]
 
 
 @probe("tensors-go-where-the-reader-says")
@@ -91,7 +91,7 @@ def tensors_go_where_the_reader_says(make: Make, seed: int) -> Sequence[Observat
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResumeWarning)
             found = _device(path)
-    return [Observation("device of a tensor saved from a GPU", "cpu", found, found == "cpu")]
+    return [equal("device of a tensor saved from a GPU", "cpu", found)]
 
 
 @probe("v1-files-are-told-from-v2")
@@ -112,7 +112,7 @@ def v1_files_are_told_from_v2(make: Make, seed: int) -> Sequence[Observation]:
             )
             for name, wanted in expected.items()
         ),
-        Observation("policy weights after an exploit from a v1 file", "all loaded", taken, taken == "all loaded"),
+        equal("policy weights after an exploit from a v1 file", "all loaded", taken),
     ]
 
 
@@ -183,7 +183,7 @@ def _whole_file(symptom: str, make: Make, seed: int) -> Observation:
         path = Path(folder) / "member.pt"
         save_checkpoint(path, _trained(make, seed).get_parameters(), step=96, performance=1.5)
         found = _outcome(_read, path)
-    return Observation(symptom, "read", found, holds=found == "read")
+    return equal(symptom, "read", found)
 
 
 def _save_as_from_gpu(path: Path, policy: Mapping[str, torch.Tensor]) -> None:

@@ -10,13 +10,9 @@ from pydantic.warnings import PydanticDeprecationWarning
 
 from rlcore import TrainingConfig
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 
-MODULES = (
-    "rlcore.ppo.settings",
-    "rlcore.pbt.hyperparams",
-    "rlcore.run.config_file",
-)
+MODULES = ("rlcore.ppo.settings", "rlcore.pbt.hyperparams", "rlcore.run.config_file")
 """Modules that define settings."""
 RUN = {"environment": {"id": "CartPole-v1"}, "algorithm": {"n_steps": 32, "batch_size": 32}, "total_timesteps": 64}
 
@@ -36,10 +32,7 @@ def settings_use_no_deprecated_validator(make: Make, seed: int) -> Sequence[Obse
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PydanticDeprecationWarning)
         steps = TrainingConfig.from_mapping(RUN).algorithm.n_steps
-    return [
-        *observations,
-        Observation("n_steps of the run configuration that was read", "32", str(steps), holds=steps == 32),
-    ]
+    return [*observations, equal("n_steps of the run configuration that was read", 32, steps)]
 
 
 def _deprecations(action: Callable[[], object]) -> int:

@@ -14,7 +14,7 @@ from rlcore import SettingError
 from rlverify import Observation, probe
 from verification.probes.cited import cited_text
 from verification.probes.exploit_scenario import an_exploit_takes_the_measured_variance
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 
 LISTED, SETTINGS, QUOTED = "001:232-268", "001:397-409", "004:24-29"
 GAPS: dict[str, Callable[[str], bool]] = {
@@ -36,7 +36,7 @@ def the_list_of_001_has_the_missing_tests(make: Make, seed: int) -> Sequence[Obs
     names = re.findall(r"^- (test_\w+)", cited_text(LISTED), re.MULTILINE)
     found = {gap: [name for name in names if is_one(name)] for gap, is_one in GAPS.items()}
     return [
-        Observation("tests in document 001's list", "24", str(len(names)), len(names) == 24),
+        equal("tests in document 001's list", 24, len(names)),
         *(
             Observation(
                 f"test in document 001's list for {gap}", "listed", ", ".join(tests) or "not listed", bool(tests)
@@ -58,10 +58,8 @@ def documented_configuration_as_pyyaml_reads_it(make: Make, seed: int) -> Sequen
     except SettingError as error:
         outcome = "refused, error names lr" if "'lr'" in str(error) else "refused"
     return [
-        Observation("type of the documented lr as PyYAML reads it", "number", kind, kind == "number"),
-        Observation(
-            "training with the documented settings as PyYAML reads them", "trains", outcome, outcome == "trains"
-        ),
+        equal("type of the documented lr as PyYAML reads it", "number", kind),
+        equal("training with the documented settings as PyYAML reads them", "trains", outcome),
     ]
 
 
@@ -78,9 +76,7 @@ def quoted_code_measures_the_variance_of_the_mean(make: Make, seed: int) -> Sequ
     }
     measured = _quoted(history)
     nearest = min(kinds, key=lambda kind: abs(measured / float(kinds[kind]) - 1))
-    return [
-        Observation("kind of variance that the quoted code computes", "of the mean", nearest, nearest == "of the mean")
-    ]
+    return [equal("kind of variance that the quoted code computes", "of the mean", nearest)]
 
 
 @probe("an-exploit-leaves-nothing-of-the-old-policy")

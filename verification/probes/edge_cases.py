@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rlcore import DistributionalPPO, NonFiniteGradientError
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 from verification.probes.models import scaler_of
 
 FLOOR = 0.1
@@ -32,12 +32,8 @@ def the_schedule_rules_the_rate_under_scaling(make: Make, seed: int) -> Sequence
     model.policy.optimizer.register_step_pre_hook(lambda opt, *_: rates.append(opt.param_groups[0]["lr"]))
     model.learn(UPDATES * 24)
     expected = [1e-3 - 9e-4 * done / UPDATES for done in range(1, UPDATES + 1)]
-    equal = sum(math.isclose(rate, wanted, rel_tol=1e-9) for rate, wanted in zip(rates, expected, strict=True))
-    return [
-        Observation(
-            "optimizer steps with the schedule's learning rate", str(UPDATES), str(equal), holds=equal == UPDATES
-        )
-    ]
+    alike = sum(math.isclose(rate, wanted, rel_tol=1e-9) for rate, wanted in zip(rates, expected, strict=True))
+    return [equal("optimizer steps with the schedule's learning rate", UPDATES, alike)]
 
 
 @probe("the-factor-stays-away-from-zero")
@@ -101,12 +97,8 @@ def statistics_are_committed_after_the_optimizers_step(make: Make, seed: int) ->
     except NonFiniteGradientError:
         after = scaler.step_count
     return [
-        Observation(
-            "scaler steps committed at each optimizer step", str(expected), str(counts), holds=counts == expected
-        ),
-        Observation(
-            "scaler steps committed after a failed optimizer step", str(UPDATES), str(after), holds=after == UPDATES
-        ),
+        equal("scaler steps committed at each optimizer step", expected, counts),
+        equal("scaler steps committed after a failed optimizer step", UPDATES, after),
     ]
 
 

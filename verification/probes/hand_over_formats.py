@@ -14,7 +14,7 @@ import torch
 
 from rlcore import DistributionalPPO, PBTScheduler, ResumeWarning, apply_exploit
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 from verification.probes.models import scaler_of
 
 V1, V2 = "v1_policy_only", "v2_full_parameters"
@@ -240,7 +240,7 @@ def _after(make: Make, seed: int, steps: int) -> DistributionalPPO:
 
 
 def _text(symptom: str, expected: str, found: str) -> Observation:
-    return Observation(symptom, expected, found, holds=found == expected)
+    return equal(symptom, expected, found)
 
 
 def _count(symptom: str, model: DistributionalPPO, expected: int) -> Observation:

@@ -11,7 +11,7 @@ from stable_baselines3.common.utils import LinearSchedule
 
 from rlcore import DistributionalPPO, apply_exploit
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 from verification.probes.models import saved_and_loaded, scaler_of, step_or_refusal
 
 EXTREMES = {
@@ -92,9 +92,9 @@ def all_components_work_together(make: Make, seed: int) -> Sequence[Observation]
         parameters = len(list(target.policy.parameters()))
         finite, total = _finite(target.get_parameters()["policy"])
         observations += [
-            Observation(f"critics with a gradient in every parameter, {name}", "2", str(learnt), holds=learnt == 2),
+            equal(f"critics with a gradient in every parameter, {name}", 2, learnt),
             Observation(f"scaling factor below 1, {name}", "yes", "yes" if factor < 1.0 else "no", holds=factor < 1.0),
-            Observation(f"parameters with a utility, {name}", str(parameters), str(gated), holds=gated == parameters),
+            equal(f"parameters with a utility, {name}", parameters, gated),
             Observation(
                 f"finite parameter elements, {name}", f"{total}/{total}", f"{finite}/{total}", holds=finite == total
             ),
@@ -117,9 +117,9 @@ def the_manual_verification_passes(make: Make, seed: int) -> Sequence[Observatio
     there = before > 0 and None not in averages
     return [
         Observation("statistics after 2,000 steps", "present", "present" if there else "none", holds=there),
-        Observation("step_count after load()", str(before), str(kept), holds=kept == before),
+        equal("step_count after load()", before, kept),
         Observation("scaler's averages after load()", "unchanged", "unchanged" if same else "different", holds=same),
-        Observation("step_count after 1,000 more training steps", str(expected), str(after), holds=after == expected),
+        equal("step_count after 1,000 more training steps", expected, after),
     ]
 
 

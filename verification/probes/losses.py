@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rlcore import DistributionalPPO
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 
 
 @probe("sequences-of-unequal-length-train")
@@ -46,7 +46,7 @@ def _trained(sequences: str, model: DistributionalPPO, steps: int) -> Iterator[O
         if "size of tensor" not in str(error):
             raise
         outcome = f"RuntimeError: {_without_sizes(str(error))}"
-    yield Observation(f"training on {sequences}", "completes", outcome, holds=outcome == "completes")
+    yield equal(f"training on {sequences}", "completes", outcome)
     if outcome == "completes":
         made = steps * model.n_epochs
         yield Observation(f"samples in the value loss, {sequences}", f"{made}", f"{entered}", holds=entered == made)

@@ -11,15 +11,9 @@ import torch
 from stable_baselines3.common.vec_env import VecNormalize
 from torch import nn
 
-from rlcore import (
-    DistributionalPPO,
-    NonFiniteGradientError,
-    ResumeWarning,
-    StateError,
-    apply_exploit,
-)
+from rlcore import DistributionalPPO, NonFiniteGradientError, ResumeWarning, StateError, apply_exploit
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 from verification.probes.models import scaler_of
 
 ROLLOUT = 24
@@ -71,7 +65,7 @@ def what_is_restored_is_checked(make: Make, seed: int) -> Sequence[Observation]:
                 model.set_parameters({**parameters, "vgs_state": state})
         except StateError:
             outcome = "refused"
-        observations.append(Observation(f"statistics with {name}", "refused", outcome, holds=outcome == "refused"))
+        observations.append(equal(f"statistics with {name}", "refused", outcome))
     return observations
 
 
@@ -86,7 +80,7 @@ def only_the_first_loss_of_statistics_is_told(make: Make, seed: int) -> Sequence
         for member in members:
             apply_exploit(member, policy, {})
     lost = sum("vgs_state" in str(each.message) for each in told)
-    return [Observation("warnings for three losses of statistics", "1", str(lost), holds=lost == 1)]
+    return [equal("warnings for three losses of statistics", 1, lost)]
 
 
 @probe("what-raises-leaves-no-trace-where-warnings-are-errors")
@@ -110,7 +104,7 @@ def what_raises_leaves_no_trace_where_warnings_are_errors(make: Make, seed: int)
             "exploit that warns, warnings as errors", "raises", "raises" if raised else "returns", holds=raised
         ),
         Observation("parameters unchanged after the error", f"{total}/{total}", f"{kept}/{total}", holds=kept == total),
-        Observation("step_count after the error", str(steps), str(counted), holds=counted == steps),
+        equal("step_count after the error", steps, counted),
     ]
 
 
@@ -153,7 +147,7 @@ def a_norm_beyond_float32_is_refused(make: Make, seed: int) -> Sequence[Observat
             largest = max(float(each.grad.abs().max()) for each in model.policy.parameters() if each.grad is not None)
             outcome = "made with gradients of 0" if largest == 0.0 else "made"
         symptom = f"optimizer step with gradients of 1e30, {name}"
-        observations.append(Observation(symptom, "refused", outcome, holds=outcome == "refused"))
+        observations.append(equal(symptom, "refused", outcome))
     return observations
 
 
@@ -182,7 +176,7 @@ def _told(symptom: str, lose: Callable[[], object]) -> Observation:
     told = sum(
         issubclass(each.category, ResumeWarning) and any(word in str(each.message) for word in words) for each in caught
     )
-    return Observation(symptom, "1", str(told), holds=told == 1)
+    return equal(symptom, 1, told)
 
 
 def _named(part: str, told: str) -> Observation:

@@ -9,15 +9,8 @@ import torch
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
 
-from rlcore import (
-    UPGD,
-    AdaptiveUPGD,
-    DistributionalPPO,
-    PBTConfig,
-    PBTScheduler,
-    ResumableEnv,
-    VarianceGradientScaler,
-)
+from rlcore import UPGD, AdaptiveUPGD, DistributionalPPO, PBTConfig, PBTScheduler, ResumableEnv, VarianceGradientScaler
+from rlverify import Observation
 
 SMALL_NETWORK = {"lstm_hidden_size": 16, "net_arch": [16]}
 
@@ -60,3 +53,8 @@ class Make:
     def scheduler(self, seed: int, **settings: Any) -> PBTScheduler:
         """A population's scheduler, before its population is drawn."""
         return PBTScheduler(PBTConfig(**settings), seed=seed)
+
+
+def equal(symptom: str, expected: object, seen: object) -> Observation:
+    """Observe something that holds if it equals what is expected."""
+    return Observation(symptom, str(expected), str(seen), holds=bool(seen == expected))

@@ -13,7 +13,7 @@ from stable_baselines3.common.utils import LinearSchedule
 
 from rlcore import CheckpointError, DistributionalPPO, PPOSettings
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 
 MULTIPLIER = 3.0
 WHILE = (1.0, 0.5, 0.0)
@@ -41,7 +41,7 @@ def settings_survive_save_and_load(make: Make, seed: int) -> Sequence[Observatio
         _seen("learning rate after load()", loaded, lambda it: [it.lr_schedule(x) for x in WHILE], model),
         _seen("critics' learning rate / actor's, after load() and training", loaded, _critics_over_actor, model),
         _seen("settings unchanged by load()", loaded, lambda it: _same_settings(model, it), model),
-        Observation("settings that load() changes without a warning", "none", lost, holds=lost == "none"),
+        equal("settings that load() changes without a warning", "none", lost),
         _pickles(model),
         _function_is_asked_for(make, seed),
         _two_phases(make, seed),
@@ -100,7 +100,7 @@ def _pickles(model: DistributionalPPO) -> Observation:
         after = "succeeds"
     except (pickle.PicklingError, AttributeError, TypeError):
         after = "fails"
-    return Observation("pickling the model", "succeeds", after, holds=after == "succeeds")
+    return equal("pickling the model", "succeeds", after)
 
 
 def _function_is_asked_for(make: Make, seed: int) -> Observation:
@@ -113,7 +113,7 @@ def _function_is_asked_for(make: Make, seed: int) -> Observation:
     else:
         found = f"loaded, clip range {loaded.clip_range(1.0):.3g}, was {model.clip_range(1.0):.3g}"
     wanted = "refused, error names 'clip_range' and custom_objects"
-    return Observation("load() without the clip-range function", wanted, found, holds=found == wanted)
+    return equal("load() without the clip-range function", wanted, found)
 
 
 def _two_phases(make: Make, seed: int) -> Observation:

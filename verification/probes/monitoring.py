@@ -18,7 +18,7 @@ from torch import nn
 from rlcore import DistributionalPPO, PBTConfig, Population, ResumeWarning, VarianceGradientScaler, read_lineage
 from rlcore.checkpoint.formats import FORMAT_V2
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 
 SIGMA = 0.1
 UPGD_NOISE = {"sigma": SIGMA, "adaptive_noise": True, "noise_beta": 0.0, "lr": 1e-3}
@@ -104,7 +104,7 @@ def a_population_tells_of_its_exploits(make: Make, seed: int) -> Sequence[Observ
         for name in ("exploit_count", "vgs_transferred", "exploitation_count")
     }
     return [
-        Observation("checkpoint format in the lineage", FORMAT_V2, formats, formats == FORMAT_V2),
+        equal("checkpoint format in the lineage", FORMAT_V2, formats),
         _same("pbt/exploit_count of members 0 and 1", "1, 0", found["exploit_count"]),
         _same("pbt/vgs_transferred of members 0 and 1", "1, 0", found["vgs_transferred"]),
         _same("pbt/exploitation_count logged by members 0 and 1", "1, 1", found["exploitation_count"]),

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from rlcore import UPGD, AdaptiveUPGD
 from rlverify import Observation, probe
 from verification.probes.documented_noise import DocumentedAdaptiveUPGD, DocumentedUPGD
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 
 SIZE, STEPS = 400, 20
 SCALES = (0.5, 0.25, 0.1)
@@ -100,7 +100,7 @@ def documented_adaptive_noise_is_bounded(make: Make, seed: int) -> Sequence[Obse
         grown = float(large / usual)
         found = "0.9 to 1.1" if 0.9 < grown < 1.1 else "above 1000" if grown > 1e3 else "other"
         symptom = f"step length, gradients times 1e6 / unscaled, {name}"
-        observations.append(Observation(symptom, "0.9 to 1.1", found, found == "0.9 to 1.1"))
+        observations.append(equal(symptom, "0.9 to 1.1", found))
     return observations
 
 

@@ -17,7 +17,7 @@ import torch
 
 from rlcore import PBTScheduler, PopulationMember, ResumeWarning, RLCoreError
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 
 LR = {"name": "learning_rate", "min_value": 1e-5, "max_value": 1e-3}
 EPOCHS = {"name": "n_epochs", "min_value": 1, "max_value": 12}
@@ -33,9 +33,7 @@ def small_populations_exploit(make: Make, seed: int) -> Sequence[Observation]:
         scheduler = _scheduler(make, seed, population_size=size)
         _perform(scheduler, range(size))
         copying = sum(scheduler.choose_source(member) is not None for member in scheduler.population)
-        observations.append(
-            Observation(f"members that copy another, population of {size}", "1", str(copying), holds=copying == 1)
-        )
+        observations.append(equal(f"members that copy another, population of {size}", 1, copying))
     return observations
 
 
@@ -63,7 +61,7 @@ def tournament_copies_as_often_as_one_draw_says(make: Make, seed: int) -> Sequen
     share = sum(scheduler.choose_source(sixth) is not None for _ in range(DRAWS)) / DRAWS
     shares = {"5/9": 5 / 9, "(5/9)^2": (5 / 9) ** 2}
     found = next((name for name, of_draws in shares.items() if _is_share(share, of_draws)), f"{share:.3f}")
-    return [Observation("probability that the sixth of ten members copies", "5/9", found, holds=found == "5/9")]
+    return [equal("probability that the sixth of ten members copies", "5/9", found)]
 
 
 def _is_share(measured: float, expected: float) -> bool:
@@ -97,7 +95,7 @@ def nan_ranks_last(make: Make, seed: int) -> Sequence[Observation]:
         place = scheduler.ranked().index(diverged) + 1
         copies = scheduler.choose_source(diverged) is not None
         observations += [
-            Observation(f"rank of a NaN score among 4, metric_mode={mode}", "4", str(place), holds=place == 4),
+            equal(f"rank of a NaN score among 4, metric_mode={mode}", 4, place),
             Observation(f"diverged member copies another, metric_mode={mode}", "yes", _yes(copies), holds=copies),
         ]
     return observations
@@ -118,8 +116,8 @@ def missing_checkpoint_leaves_the_member(make: Make, seed: int) -> Sequence[Obse
     told = sum(Path(str(best.checkpoint_path)).name in each for each in words)
     kept = worst.hyperparams == before and scheduler.exploitation_count == 0
     return [
-        Observation("exploit of a missing file", "nothing copied", outcome, holds=outcome == "nothing copied"),
-        Observation("warnings that name the missing file", "1", str(told), holds=told == 1),
+        equal("exploit of a missing file", "nothing copied", outcome),
+        equal("warnings that name the missing file", 1, told),
         Observation("member and counters unchanged", "yes", _yes(kept), holds=kept),
     ]
 
@@ -160,7 +158,7 @@ def ints_stay_ints(make: Make, seed: int) -> Sequence[Observation]:
     drawn = [config.resample(generator) for _ in range(20)]
     perturbed = [config.perturb(5, generator) for _ in range(20)]
     return [
-        Observation(f"types of {what} values", "int", _types(values), holds=_types(values) == "int")
+        equal(f"types of {what} values", "int", _types(values))
         for what, values in (("drawn", drawn), ("perturbed", perturbed))
     ]
 
@@ -169,7 +167,7 @@ def ints_stay_ints(make: Make, seed: int) -> Sequence[Observation]:
 def log_scale_needs_a_range_above_zero(make: Make, seed: int) -> Sequence[Observation]:
     """Configure a logarithmic range that starts at 0."""
     found = _first_draw(make, seed)
-    return [Observation("logarithmic range that starts at 0", "refused", found, holds=found == "refused")]
+    return [equal("logarithmic range that starts at 0", "refused", found)]
 
 
 @probe("older-checkpoints-are-removed")
@@ -201,7 +199,7 @@ def failed_write_keeps_the_old_checkpoint(make: Make, seed: int) -> Sequence[Obs
             outcome = _outcome(scheduler, worst)
     return [
         Observation("failed write", "raises an error", "raises an error" if failed else "raises nothing", holds=failed),
-        Observation("exploit after a failed write", "copied", outcome, holds=outcome == "copied"),
+        equal("exploit after a failed write", "copied", outcome),
     ]
 
 

@@ -10,7 +10,7 @@ import torch
 
 from rlcore import DistributionalPPO, PBTConfig, Population, PopulationMember, SettingError, apply_exploit
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 
 STEPS = 4
 """Optimizer steps of one update, after which the first exploit comes."""
@@ -27,15 +27,8 @@ def exploits_wait_for_the_warm_up(make: Make, seed: int) -> Sequence[Observation
     immature, mature = (_factor_after_exploit(make, seed, warm_up) for warm_up in (LONG, SHORT))
     trained = f"trained, step_count handed over: {STEPS}"
     return [
-        Observation(
-            f"population that exploits after {STEPS} steps, warm-up of {LONG}",
-            "refused",
-            early,
-            early == "refused",
-        ),
-        Observation(
-            f"population that exploits after {STEPS} steps, warm-up of {SHORT}", trained, late, late == trained
-        ),
+        equal(f"population that exploits after {STEPS} steps, warm-up of {LONG}", "refused", early),
+        equal(f"population that exploits after {STEPS} steps, warm-up of {SHORT}", trained, late),
         Observation("scaling factor after an exploit during the warm-up", "1", _compared(immature), immature == 1.0),
         Observation("scaling factor after an exploit past the warm-up", "below 1", _compared(mature), mature < 1.0),
     ]

@@ -14,7 +14,7 @@ from rlcore import CheckpointError, DistributionalPPO, ResumeWarning, StateError
 from rlcore.state.training import Scope, StatePart
 from rlcore.types import StateDict
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 from verification.probes.models import saved_and_loaded, scaler_of
 
 ROLLOUT = 48
@@ -39,7 +39,7 @@ def the_scaler_acts_right_after_a_load(make: Make, seed: int) -> Sequence[Observ
         factors.append(scaler.scale_gradients())
         scaler.step()
     idle = sum(factor == 1.0 for factor in factors)
-    return [Observation("unscaled steps after load()", "0", str(idle), holds=idle == 0)]
+    return [equal("unscaled steps after load()", 0, idle)]
 
 
 @probe("statistics-add-up-over-restarts")
@@ -51,8 +51,8 @@ def statistics_add_up_over_restarts(make: Make, seed: int) -> Sequence[Observati
     expected = CYCLES * OF_AN_UPDATE
     same = scaler_of(model).get_normalized_variance() == scaler_of(whole).get_normalized_variance()
     return [
-        Observation("save and load cycles without an error", str(CYCLES), str(cycles), holds=cycles == CYCLES),
-        Observation(f"step_count after {CYCLES} restarts", str(expected), str(steps), holds=steps == expected),
+        equal("save and load cycles without an error", CYCLES, cycles),
+        equal(f"step_count after {CYCLES} restarts", expected, steps),
         Observation("normalized variance equal to an uninterrupted run's", "yes", _yes(same), holds=same),
     ]
 
@@ -61,7 +61,7 @@ def statistics_add_up_over_restarts(make: Make, seed: int) -> Sequence[Observati
 def saving_and_loading_again_and_again_completes(make: Make, seed: int) -> Sequence[Observation]:
     """Save and load after every update. Count the cycles without an error."""
     _, cycles = _cycled(make, seed)
-    return [Observation("save and load cycles without an error", str(CYCLES), str(cycles), holds=cycles == CYCLES)]
+    return [equal("save and load cycles without an error", CYCLES, cycles)]
 
 
 @probe("the-scaler-of-a-population-gets-beyond-its-warm-up")
@@ -73,11 +73,7 @@ def the_scaler_of_a_population_gets_beyond_its_warm_up(make: Make, seed: int) ->
         acted += not scaler_of(model).is_warming_up
         model = saved_and_loaded(make, model, seed)
     expected = CYCLES - 1
-    return [
-        Observation(
-            "updates after which the scaler's warm-up is over", str(expected), str(acted), holds=acted == expected
-        ),
-    ]
+    return [equal("updates after which the scaler's warm-up is over", expected, acted)]
 
 
 @probe("evaluation-needs-the-statistics")
@@ -128,7 +124,7 @@ def damaged_statistics_are_refused_whole(make: Make, seed: int) -> Sequence[Obse
         loaded = saved_and_loaded(make, source, seed)
     return [
         _steps("step_count after load()", loaded),
-        Observation("set_parameters() with damaged statistics", "refused", outcome, holds=outcome == "refused"),
+        equal("set_parameters() with damaged statistics", "refused", outcome),
         Observation("weights after damaged statistics", "unchanged", "unchanged" if kept else "the source's", kept),
     ]
 
@@ -145,7 +141,7 @@ def no_statistics_outlive_their_weights(make: Make, seed: int) -> Sequence[Obser
     steps = scaler_of(other).step_count
     return [
         _steps("step_count after set_parameters() with statistics", target),
-        Observation("step_count after set_parameters() without statistics", "0", str(steps), holds=steps == 0),
+        equal("step_count after set_parameters() without statistics", 0, steps),
     ]
 
 
@@ -248,10 +244,7 @@ def a_part_added_later_travels_on_every_path(make: Make, seed: int) -> Sequence[
         "unpickling": pickle.loads(pickle.dumps(model)),  # noqa: S301  # our own object
         "set_parameters()": other,
     }
-    parts = [
-        Observation(f"value of the added state part after {path}", "41", str(each.added), holds=each.added == 41)
-        for path, each in arrived.items()
-    ]
+    parts = [equal(f"value of the added state part after {path}", 41, each.added) for path, each in arrived.items()]
     return [*parts, _steps("step_count after set_parameters()", other)]
 
 
@@ -276,7 +269,7 @@ def _cycled(make: Make, seed: int) -> tuple[DistributionalPPO, int]:
 
 def _steps(symptom: str, model: DistributionalPPO, expected: int = OF_AN_UPDATE) -> Observation:
     steps = scaler_of(model).step_count
-    return Observation(symptom, str(expected), str(steps), holds=steps == expected)
+    return equal(symptom, expected, steps)
 
 
 def _scaled(symptom: str, model: DistributionalPPO) -> Observation:

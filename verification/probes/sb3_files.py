@@ -13,7 +13,7 @@ from stable_baselines3 import PPO
 
 from rlcore import VarianceGradientScaler
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 
 STEPS = 3
 
@@ -80,7 +80,7 @@ def sb3_an_empty_pytorch_variables_file_tells_of_a_loss(make: Make, seed: int) -
         variables = torch.load(io.BytesIO(member.read()), weights_only=True)
     lost = _step_count(_loaded(file)) != STEPS
     return [
-        Observation("entries in pytorch_variables.pth", "0", str(len(variables)), holds=len(variables) == 0),
+        equal("entries in pytorch_variables.pth", 0, len(variables)),
         Observation(
             "statistics after load(), pytorch_variables.pth empty", "lost", "lost" if lost else "restored", holds=lost
         ),
@@ -97,11 +97,7 @@ def sb3_reads_parameters_of_the_fixed_version(make: Make, seed: int) -> Sequence
         outcome = "accepted"
     except ValueError as error:
         outcome = f"ValueError, names {'vgs_state' if 'vgs_state' in str(error) else 'nothing'}"
-    return [
-        Observation(
-            "set_parameters() with vgs_state, version before the fix", "accepted", outcome, outcome == "accepted"
-        )
-    ]
+    return [equal("set_parameters() with vgs_state, version before the fix", "accepted", outcome)]
 
 
 def _stock(make: Make, seed: int) -> Stock:

@@ -11,7 +11,7 @@ from torch import nn
 
 from rlcore import DistributionalPPO, VarianceGradientScaler
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 
 ALPHA = 1.0
 """Strong scaling, so that the factor is far from 1 and a loss of statistics shows."""
@@ -58,7 +58,7 @@ def scaler_scales_what_trains_after_rebuilding(make: Make, seed: int) -> Sequenc
     model.rebuild_optimizer()
     anew = sum(old is not new for old, new in zip(kept, model.policy.parameters(), strict=True))
     observations = [
-        Observation("parameters created by rebuilding the optimizer", "0", str(anew), holds=anew == 0),
+        equal("parameters created by rebuilding the optimizer", 0, anew),
         *_scaling("rebuilding the optimizer", model),
         _training_goes_on("training after rebuilding the optimizer", model),
     ]

@@ -14,7 +14,7 @@ from rlcore import DistributionalPPO, PBTScheduler, apply_exploit, load_checkpoi
 from rlcore.checkpoint.formats import FORMAT_V2
 from rlverify import Observation, probe
 from verification.probes.cited import cited_text
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 
 ROLLOUT = 96
 
@@ -31,7 +31,7 @@ def exploits_return_three_values(make: Make, seed: int) -> Sequence[Observation]
     for name, (call, expected) in calls.items():
         with tempfile.TemporaryDirectory() as folder:
             found = _outcome(call, _scheduler(make, seed, folder))
-        observations.append(Observation(name, expected, found, found == expected))
+        observations.append(equal(name, expected, found))
     return observations
 
 
@@ -52,10 +52,8 @@ def a_reported_member_has_its_statistics(make: Make, seed: int) -> Sequence[Obse
     steps = "none" if state is None else str(state["step_count"])
     expected = str(_scaler(model).step_count)
     return [
-        Observation(
-            "file format with model_parameters=", FORMAT_V2, whole.format_version, whole.format_version == FORMAT_V2
-        ),
-        Observation("scaler's step_count in a file with model_parameters=", expected, steps, steps == expected),
+        equal("file format with model_parameters=", FORMAT_V2, whole.format_version),
+        equal("scaler's step_count in a file with model_parameters=", expected, steps),
         Observation(
             "parts in a file with model_state_dict=",
             "policy",
@@ -79,7 +77,7 @@ def scaler_state_goes_every_way(make: Make, seed: int) -> Sequence[Observation]:
     by_hand = make.model(seed + 2)
     _scaler(by_hand).load_state_dict(_scaler(source).state_dict())
     return [
-        Observation("vgs_state and kl_penalty_state in get_parameters()", "2", str(len(named)), len(named) == 2),
+        equal("vgs_state and kl_penalty_state in get_parameters()", 2, len(named)),
         *(_number(f"scaler's step_count after {way}", steps, _scaler(model).step_count) for way, model in ways.items()),
         _number("scaler's step_count after a transfer by hand", steps, _scaler(by_hand).step_count),
     ]
@@ -153,7 +151,7 @@ def _loaded(make: Make, model: DistributionalPPO, seed: int) -> DistributionalPP
 
 
 def _number(symptom: str, expected: int, found: int) -> Observation:
-    return Observation(symptom, str(expected), str(found), found == expected)
+    return equal(symptom, expected, found)
 
 
 def _scaler(model: DistributionalPPO) -> Any:

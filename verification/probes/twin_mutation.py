@@ -10,7 +10,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from rlcore import SettingError, set_hyperparameters
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 
 ROLLOUT, ROLLOUTS = 96, 12
 APART, TOGETHER = "more than 2 times the distance without it", "at most 2 times the distance without it"
@@ -56,7 +56,7 @@ def _refused(model: Any, name: str, value: float) -> Observation:
         used = model.policy.values
         seen = {"num_atoms": used.n_outputs, "v_min": used.v_min, "v_max": used.v_max}[name]
         found = "accepted" if seen == value else "accepted, but not used"
-    return Observation(f"{name} mutated", "refused by name", found, found == "refused by name")
+    return equal(f"{name} mutated", "refused by name", found)
 
 
 def _ends(make: Make, seed: int, expected: str) -> Sequence[Observation]:

@@ -11,7 +11,7 @@ from torch import nn
 
 from rlcore import ResumeWarning, StateError, set_hyperparameters
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 
 
 @probe("statistics-stay-in-the-range-of-a-narrower-precision")
@@ -39,7 +39,7 @@ def statistics_stay_in_the_range_of_a_narrower_precision(make: Make, seed: int) 
         loaded = "accepted"
     return [
         Observation("finite means and variances of two elements", "4/4", f"{finite}/4", holds=finite == 4),
-        Observation("loading the scaler's own state", "accepted", loaded, holds=loaded == "accepted"),
+        equal("loading the scaler's own state", "accepted", loaded),
     ]
 
 
@@ -60,7 +60,7 @@ def weights_that_are_not_finite_are_refused(make: Make, seed: int) -> Sequence[O
     kept = sum(torch.equal(old, new) for old, new in zip(before, target.policy.parameters(), strict=True))
     total = len(before)
     return [
-        Observation("set_parameters() with a NaN weight", wanted, found, holds=found == wanted),
+        equal("set_parameters() with a NaN weight", wanted, found),
         Observation(
             "parameters unchanged after the refusal", f"{total}/{total}", f"{kept}/{total}", holds=kept == total
         ),

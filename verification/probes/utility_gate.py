@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from rlcore import NonFiniteGradientError
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 
 SILENT: Final[dict[str, Any]] = {"lr": 0.1, "sigma": 0.0, "weight_decay": 0.0}
 NOISY: Final[dict[str, Any]] = {"lr": 1.0, "sigma": 0.1, "weight_decay": 0.0, "adaptive_noise": True}
@@ -77,7 +77,7 @@ def one_infinite_gradient_harms_nothing(make: Make, seed: int) -> Sequence[Obser
         finite = sum(bool(parameter.isfinite().all()) for parameter in parameters)
         observations += [
             Observation(f"finite tensors after an infinite gradient, {name}", "4/4", f"{finite}/4", finite == 4),
-            Observation(f"steps refused with an error that names the tensor, {name}", "1", str(refused), refused == 1),
+            equal(f"steps refused with an error that names the tensor, {name}", 1, refused),
         ]
     return observations
 
@@ -95,7 +95,7 @@ def adaptive_noise_can_be_switched_on_later(make: Make, seed: int) -> Sequence[O
             optimizer.param_groups[0]["adaptive_noise"] = step == 2
             outcome = _step(optimizer)
         symptom = f"first step after adaptive noise is switched on, {name}"
-        observations.append(Observation(symptom, "completes", outcome, outcome == "completes"))
+        observations.append(equal(symptom, "completes", outcome))
     return observations
 
 

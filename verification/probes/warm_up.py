@@ -18,7 +18,7 @@ from rlcore import (
     optimizer_steps_per_update,
 )
 from rlverify import Observation, probe
-from verification.probes.make import Make
+from verification.probes.make import Make, equal
 
 ROLLOUT = 24
 WARM_UP = 100
@@ -43,7 +43,7 @@ def a_population_waits_whatever_the_batch_size(make: Make, seed: int) -> Sequenc
     observations = []
     for symptom, (settings, warm_up, expected) in cases.items():
         found = _built(make, seed, vgs_warmup_steps=warm_up, **settings)
-        observations.append(Observation(symptom, expected, found, found == expected))
+        observations.append(equal(symptom, expected, found))
     return observations
 
 
