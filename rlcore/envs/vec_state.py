@@ -24,7 +24,7 @@ from stable_baselines3.common.vec_env import (
     VecTransposeImage,
 )
 
-from rlcore.envs.resumable import ResumableEnv, SupportsState, assign, fitted, saved
+from rlcore.envs.resumable import LAYERS, ResumableEnv, SupportsState, assign, fitted, saved
 from rlcore.errors import StateError
 from rlcore.state.tree import FREE, NOT_NEGATIVE, SAME, Rule, fit
 from rlcore.types import StateDict, StateValue
@@ -37,6 +37,7 @@ _VEC_LAYERS: Final[Mapping[type, tuple[str, ...]]] = {
     VecExtractDictObs: (),
     VecTransposeImage: (),
 }
+_WAITING: Final = {"needs_reset": True, "_has_reset": False, "_elapsed_steps": None, "state": None}
 STATISTICS: Final[Mapping[str, Rule]] = {
     "key": SAME,
     "var": NOT_NEGATIVE,
@@ -124,6 +125,15 @@ def restore_env_state(env: VecEnv, state: StateDict) -> None:
 def number_of_envs(state: Any) -> int:
     """Return how many environments a state of :func:`capture_env_state` is of."""
     return len(state["environments"])
+
+
+def require_running(state: Any) -> None:
+    """Raise StateError for an environment that waits for a reset: those of a VecEnv never do between two steps."""
+    known = {kind.__name__ for kind in LAYERS}
+    layers = [layer for environment in state["environments"] for layer in environment["layers"]]
+    for own in (layer["state"] for layer in layers if layer["layer"].partition("(")[0] in known):
+        if any(name in own and own[name] is value for name, value in _WAITING.items()):
+            raise StateError("env_state has an environment that was not reset, so it has no next step; it is damaged")
 
 
 def _vec_layers(env: VecEnv) -> Iterator[VecEnvWrapper]:

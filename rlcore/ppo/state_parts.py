@@ -69,6 +69,7 @@ def state_parts(model: Any) -> list[StatePart]:
             run,
             lambda: None if model._last_obs is None else vec_state.capture_env_state(model.env),
             lambda state: vec_state.restore_env_state(model.env, state),
+            check=vec_state.require_running,
         ),
         StatePart(
             "lstm_state",

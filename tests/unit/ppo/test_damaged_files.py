@@ -149,7 +149,9 @@ OF_RUN: list[tuple[str, tuple[Any, ...], Any, str]] = [
     ("adam", (POSITION, "observations"), torch.zeros(3, 5), POSITION),
     ("adam", (POSITION, "observations"), filled(NAN), "observations.* NaN"),
     ("adam", (POSITION, "episode_starts"), torch.zeros(3, 1), POSITION),
-    ("adam", ("env_state",), {}, "lstm_state"),
+    ("adam", ("env_state",), {}, "env_state"),
+    ("adam", (*ENVIRONMENTS, 0, "layers", 0, "state"), {"needs_reset": True}, "env_state"),
+    ("adam", (*ENVIRONMENTS, 1, "layers", 1, "state", "_elapsed_steps"), None, "env_state"),
     ("adam", ENVIRONMENTS, lambda old: old[:-1], "lstm_state and env_state are of different numbers"),
     *(("keyed", (POSITION, "observations"), value, "observations")
       for value in (without("mask"), lambda old: {**old, "more": torch.zeros(2)}, lambda _: torch.zeros(2, 3))),
