@@ -59,9 +59,8 @@ def save_load(*, state: Sequence[str], name: str = "save_load") -> Rule:
         raise ValueError("state is empty, so nothing would be compared; name the attributes that have to survive")
 
     def survives(session: SubjectSession) -> CheckFinding:
-        with session.folder() as folder:
-            session.saved(session.steps, Path(folder))
-            before, after = session.run(lambda: _before_and_after(session, Path(folder), paths))
+        with session.folder(trained_steps=session.steps) as folder:
+            before, after = session.run(lambda: _before_and_after(session, folder, paths))
         lost = [path for path in paths if before[path] != after[path]]
         if not lost:
             return passing()

@@ -24,12 +24,7 @@ FORM: Final = "name it as package.module:factory or path/to/file.py:factory"
 
 @dataclass(frozen=True)
 class Target:
-    """A subject, and where it was found.
-
-    :param text: as it was named
-    :param file: the file that defines the factory
-    :param line: the line in it, from 1
-    """
+    """A subject, and where it was found."""
 
     text: str
     subject: Subject
@@ -42,9 +37,6 @@ def import_targets(
 ) -> list[Target]:
     """The subjects of all targets; those of one name are named by their whole target.
 
-    :param folder: that modules and files are looked for in
-    :param limit: seconds that each process of a check may take; None for each subject's own
-    :param tier: of all subjects; None for each one's own
     :raises UsageError: if one cannot be used
     """
     found = [each for text in dict.fromkeys(texts) for each in import_target(text, folder)]
@@ -73,9 +65,6 @@ def _full_name(target: Target) -> str:
 def import_target(text: str, folder: Path) -> list[Target]:
     """The subject that a target names; of a suite, its algorithm under each seed.
 
-    What its module prints while it is imported goes to the error output.
-
-    :param folder: that modules and files are looked for in
     :raises UsageError: if there is no such module or name, its import fails, or it is no factory, model or subject
     """
     place, separator, name = text.rpartition(":")
@@ -90,15 +79,11 @@ def import_target(text: str, folder: Path) -> list[Target]:
         return [Target(text, each, Path(module.__file__ or "."), 1) for each in subjects]
     if isinstance(value, Subject):
         return [Target(text, value, *_place(value.factory, module))]
-    _check_factory(text, value)
     return [Target(text, subject(value, name=name), *_place(value, module))]
 
 
 def _imported(text: str, place: str, folder: Path) -> ModuleType:
-    """The module at a place: a file if it ends in .py, otherwise a dotted name.
-
-    :raises UsageError: if there is none, or its import fails
-    """
+    """The module at a place: a file if it ends in .py, otherwise a dotted name."""
     is_file = place.endswith(".py")
     path = folder / place
     if is_file and not path.is_file():
@@ -111,13 +96,8 @@ def _imported(text: str, place: str, folder: Path) -> ModuleType:
     if not isinstance(module, Crash):
         return module
     error = module.error
-    if isinstance(error, ModuleNotFoundError) and not is_file and _is_part(error.name, place):
+    if isinstance(error, ModuleNotFoundError) and not is_file and f"{place}.".startswith(f"{error.name}."):
         raise UsageError(f"{text!r}: there is no module {error.name!r} in {folder} or installed; {FORM}") from error
-    if isinstance(error, SystemExit):
-        raise UsageError(
-            f"{text!r}: importing {place} ends the program with exit code {_code(error)}; "
-            "put what runs into `if __name__ == '__main__':`"
-        ) from error
     raise UsageError(f"{text!r}: importing {place} raises {module.line}") from error
 
 
@@ -136,15 +116,6 @@ def _of_file(path: Path) -> ModuleType:
     return module
 
 
-def _is_part(missing: str | None, place: str) -> bool:
-    """Whether a missing module is the one that was named, or a package of it; not one that it imports."""
-    return missing is not None and (place == missing or place.startswith(f"{missing}."))
-
-
-def _code(error: SystemExit) -> object:
-    return 0 if error.code is None else error.code
-
-
 def _attribute(text: str, module: ModuleType, name: str) -> Any:
     value: Any = module
     for part in name.split("."):
@@ -154,35 +125,6 @@ def _attribute(text: str, module: ModuleType, name: str) -> Any:
             raise UsageError(f"{text!r}: {where} has no {part!r}{hint}")
         value = getattr(value, part)
     return value
-
-
-def _check_factory(text: str, value: Any) -> None:
-    """Make sure that a value can make models.
-
-    :raises UsageError: if it cannot
-    """
-    if not inspect.isclass(value) and hasattr(value, "learn"):
-        return
-    if not callable(value):
-        raise UsageError(
-            f"{text!r} is {type(value).__name__} {value!r:.40}, which cannot be called; "
-            "name a function without arguments that returns a model"
-        )
-    needed = _needed_arguments(value)
-    if needed:
-        raise UsageError(
-            f"{text!r} needs arguments ({', '.join(needed)}); write a function without arguments that calls it"
-        )
-
-
-def _needed_arguments(value: Any) -> list[str]:
-    """The arguments without a default; empty where they cannot be known, as of some compiled functions."""
-    try:
-        parameters = inspect.signature(value).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [each.name for each in parameters if each.default is each.empty and each.kind not in optional]
 
 
 def _place(value: Any, module: ModuleType) -> tuple[Path, int]:

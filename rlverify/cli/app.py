@@ -11,52 +11,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.text import Text
 
-from rlverify.cli import tables
+from rlverify.cli import options, outputs, tables
 from rlverify.cli.check_command import check, gate_of_suites
 from rlverify.cli.console import complain, mention, progress_bars, show
 from rlverify.cli.matrix_command import matrix
-from rlverify.cli.options import (
-    Areas,
-    AsJson,
-    ClaimId,
-    FailFast,
-    IgnoreCache,
-    Jobs,
-    LevelOption,
-    Patterns,
-    RayAddress,
-    Reports,
-    Revision,
-    Where,
-    chosen_ids,
-    claim_of,
-    executor_of,
-    project_of,
-    report_paths,
-    selected,
-)
-from rlverify.cli.outputs import (
-    STDOUT,
-    JsonFile,
-    JUnitFile,
-    SarifFile,
-    SummaryFile,
-    check_outputs,
-    places,
-    write_texts,
-)
 from rlverify.cli.repin_command import repin
 from rlverify.cli.report_command import report
 from rlverify.cli.reproduce_command import pilot, reproduce
 from rlverify.cli.scan_command import scan
 from rlverify.cli.start_commands import init, new
 from rlverify.evidence.files import alone_in
-from rlverify.gating.audit import Audit, Level, audit
+from rlverify.gating.audit import Audit, audit
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.git_base import Base, UnknownChangesError, find_base, known_base
 from rlverify.kill_matrix.committed import committed_problems, undetected, unwritten
@@ -101,21 +71,24 @@ def choose_project(
 
 @app.command("list")
 def list_claims(
-    context: typer.Context, patterns: Patterns = None, areas: Areas = None, as_json: AsJson = False
+    context: typer.Context,
+    patterns: options.Patterns = None,
+    areas: options.Areas = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """List claims: all of them, or those that are named."""
-    claims = selected(project_of(context), patterns, areas)
+    claims = options.selected(options.project_of(context), patterns, areas)
     show({"claims": [asdict(claim) for claim in claims]} if as_json else tables.claims_table(claims))
 
 
 @app.command("show")
-def show_claim(context: typer.Context, claim_id: ClaimId, as_json: AsJson = False) -> None:
+def show_claim(context: typer.Context, claim_id: options.ClaimId, as_json: options.AsJson = False) -> None:
     """Show one claim: what is said, where, and how it is tested."""
-    claim = claim_of(context, claim_id)
+    claim = options.claim_of(context, claim_id)
     if as_json:
         show(asdict(claim))
     else:
-        conditions = [each for each in project_of(context).claims if each.condition_of == claim.id]
+        conditions = [each for each in options.project_of(context).claims if each.condition_of == claim.id]
         show(Text(f"{claim.id}: {claim.title}\n"), tables.claim_table(claim, conditions))
 
 
@@ -126,34 +99,33 @@ app.command()(pilot)
 @app.command("audit")
 def audit_command(
     context: typer.Context,
-    patterns: Patterns = None,
-    areas: Areas = None,
+    patterns: options.Patterns = None,
+    areas: options.Areas = None,
     update: Annotated[bool, typer.Option("--update", help="Replace the committed evidence and reports.")] = False,
-    level: LevelOption = "quick",
-    ignore_cache: IgnoreCache = False,
-    junit: JUnitFile = None,
-    sarif: SarifFile = None,
-    summary: SummaryFile = None,
-    reports: Reports = None,
-    jobs: Jobs = None,
-    where: Where = "processes",
-    ray_address: RayAddress = None,
-    as_json: AsJson = False,
+    level: options.LevelOption = "quick",
+    ignore_cache: options.IgnoreCache = False,
+    junit: outputs.JUnitFile = None,
+    sarif: outputs.SarifFile = None,
+    summary: outputs.SummaryFile = None,
+    reports: options.Reports = None,
+    jobs: options.Jobs = None,
+    where: options.Where = "processes",
+    ray_address: options.RayAddress = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure claims; compare with what is expected and with what is committed."""
-    files = check_outputs({"junit": junit, "sarif": sarif, "summary": summary})
-    project = project_of(context)
-    chosen = chosen_ids(project, patterns, areas)
-    paths = report_paths(project, reports)
+    files = outputs.check_outputs({"junit": junit, "sarif": sarif, "summary": summary})
+    project = options.project_of(context)
+    chosen = options.chosen_ids(project, patterns, areas)
+    paths = options.report_paths(project, reports)
     base = known_base(project)
-    with executor_of(where, jobs, ray_address) as executor:
-        result = _run_audit(
-            context, paths, executor, level, update=update, base=base, ignore_cache=ignore_cache, chosen=chosen
-        )
+    with options.executor_of(where, jobs, ray_address) as executor:
+        given: Any = {"level": level, "update": update, "ignore_cache": ignore_cache}
+        result = _run_audit(context, paths, executor, base=base, chosen=chosen, **given)
     if missing := [str(each) for each in _incomplete(MatrixPlan(project)) if chosen is None or each.subject in chosen]:
         result = replace(result, notes=(*result.notes, f"note: the gate will fail: {few(missing)}"))
     outcome = outcome_of_audit(project, result)
-    write_texts(files, {name: RUN_FORMATS[name](outcome) for name in files})
+    outputs.write_texts(files, {name: RUN_FORMATS[name](outcome) for name in files})
     if as_json:
         content = {"claims": [as_object(record) for record in result.records], "notes": list(outcome.notes)}
         show({**content, **outcome_of(outcome.problems)})
@@ -161,48 +133,46 @@ def audit_command(
         show(tables.audit_table(result), Text(""))
         if any(record.claim.figure is not None for record in result.records):
             show(tables.figures_table(result.records), Text(""))
-        show(*map(Text, lines_of(outcome, places(files))))
+        show(*map(Text, lines_of(outcome, outputs.places(files))))
     raise typer.Exit(result.exit_code)
 
 
 @app.command()
 def gate(
     context: typer.Context,
-    patterns: Patterns = None,
-    areas: Areas = None,
-    base: Revision = None,
-    fail_fast: FailFast = False,
-    level: LevelOption = "quick",
-    junit: JUnitFile = None,
-    sarif: SarifFile = None,
-    summary: SummaryFile = None,
-    json_file: JsonFile = None,
-    reports: Reports = None,
-    jobs: Jobs = None,
-    where: Where = "processes",
-    ray_address: RayAddress = None,
+    patterns: options.Patterns = None,
+    areas: options.Areas = None,
+    base: options.Revision = None,
+    fail_fast: options.FailFast = False,
+    level: options.LevelOption = "quick",
+    junit: outputs.JUnitFile = None,
+    sarif: outputs.SarifFile = None,
+    summary: outputs.SummaryFile = None,
+    json_file: outputs.JsonFile = None,
+    reports: options.Reports = None,
+    jobs: options.Jobs = None,
+    where: options.Where = "processes",
+    ray_address: options.RayAddress = None,
 ) -> None:
     """Measure as `audit` does, and answer with the exit code: 0 as expected, 1 a claim fell, 2 the harness failed.
 
     Every claim with a probe is measured. Of figures, runs are repeated: of those of which claim, experiment or evidence
     differs from REV, and of about ten experiments that the number of commits chooses.
     """
-    files = check_outputs({"junit": junit, "sarif": sarif, "summary": summary, "json": json_file})
+    files = outputs.check_outputs({"junit": junit, "sarif": sarif, "summary": summary, "json": json_file})
     alone = suites_alone(context.obj)
     if alone is not None:
-        given = {"ids of claims": patterns or areas, "--base": base is not None, "--fail-fast": fail_fast}
-        no_use = [name for name, value in given.items() if value]
-        raise typer.Exit(gate_of_suites(*alone, files, no_use, (where, jobs, ray_address)))
-    project = project_of(context)
-    chosen = chosen_ids(project, patterns, areas)
+        raise typer.Exit(gate_of_suites(*alone, files, (where, jobs, ray_address)))
+    project = options.project_of(context)
+    chosen = options.chosen_ids(project, patterns, areas)
     try:
         project.check()
     except BrokenCodeError as error:
         _answer(Outcome((), (Problem(error.place, CLAIM_FELL, error.reason),)), files)
-    paths = report_paths(project, reports)
+    paths = options.report_paths(project, reports)
     since = _base(project, base)
-    with executor_of(where, jobs, ray_address) as executor:
-        result = _run_audit(context, paths, executor, level, base=since, chosen=chosen, fail_fast=fail_fast)
+    with options.executor_of(where, jobs, ray_address) as executor:
+        result = _run_audit(context, paths, executor, level=level, base=since, chosen=chosen, fail_fast=fail_fast)
         result = _with_catalogue_and_tests(project, paths, result, chosen, since, executor)
         checks: tuple[Case, ...] = ()
         if project.settings.suites and chosen is None:
@@ -223,10 +193,7 @@ def _base(project: Project, asked: str | None) -> Base | None:
 
 
 def _repeated(result: Audit) -> str:
-    """Of how many figures a run was repeated, as a sentence; empty where no figure keeps its evidence.
-
-    On another machine few values are the same to all digits. On the same one, fewer say that code has moved them.
-    """
+    """Of how many figures a run was repeated, as a sentence; empty where no figure keeps its evidence."""
     figures = sum(each.claim.figure is not None for each in result.records)
     told = f"of {result.repeated} of {figures} figures, a run was repeated"
     return f"{told}; {result.exact} gave the committed value exactly" if result.repeated else ""
@@ -234,9 +201,9 @@ def _repeated(result: Audit) -> str:
 
 def _answer(outcome: Outcome, files: Mapping[str, Path]) -> NoReturn:
     """Write the files, print what happened unless JSON is printed, and end with the exit code."""
-    write_texts(files, {name: RUN_FORMATS[name](outcome) for name in files})
-    if STDOUT not in files.values():
-        show(*map(Text, lines_of(outcome, places(files))))
+    outputs.write_texts(files, {name: RUN_FORMATS[name](outcome) for name in files})
+    if outputs.STDOUT not in files.values():
+        show(*map(Text, lines_of(outcome, outputs.places(files))))
     raise typer.Exit(outcome.exit_code)
 
 
@@ -248,10 +215,7 @@ def _with_catalogue_and_tests(
     since: Base | None,
     executor: Executor,
 ) -> Audit:
-    """Add what is wrong with the texts of the claims, their tests and the kill matrix; plant changed faults again.
-
-    Of chosen claims it has only the problems of these, as the matrix is about all.
-    """
+    """Add what is wrong with the texts of the claims, their tests and the kill matrix; plant changed faults again."""
     matrix_plan = MatrixPlan(project)
     found = [*_incomplete(matrix_plan), *committed_problems(matrix_plan, paths)]
     if chosen is not None:
@@ -291,33 +255,10 @@ app.command()(scan)
 app.command()(check)
 
 
-def _run_audit(
-    context: typer.Context,
-    paths: ReportPaths,
-    executor: Executor,
-    level: Level,
-    *,
-    update: bool = False,
-    base: Base | None = None,
-    ignore_cache: bool = False,
-    chosen: frozenset[str] | None = None,
-    fail_fast: bool = False,
-) -> Audit:
+def _run_audit(context: typer.Context, paths: ReportPaths, executor: Executor, **given: Any) -> Audit:
     with alone_in(paths.working, complain), progress_bars() as bars:
-        return audit(
-            project_of(context),
-            paths,
-            update=update,
-            executor=executor,
-            on_progress=bars.probes,
-            base=base,
-            level=level,
-            on_figures=bars.figures,
-            on_repeats=bars.repeats,
-            ignore_cache=ignore_cache,
-            chosen=chosen,
-            fail_fast=fail_fast,
-        )
+        shown: Any = {"on_progress": bars.probes, "on_figures": bars.figures, "on_repeats": bars.repeats}
+        return audit(options.project_of(context), paths, executor=executor, **shown, **given)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -81,12 +81,8 @@ def check(
     folder = Path(context.obj)
     files = check_outputs({"junit": junit, "sarif": sarif, "json": json_file})
     if listed:
-        if targets or files:
-            raise UsageError("--list runs no check, so it takes neither targets nor files to write")
         _list(list(chosen_rules(checks or (), families or ())[0]), list_format)
         raise typer.Exit
-    if list_format != "text":
-        raise UsageError(f"--format {list_format} is for --list; use --json, --junit or --sarif for records")
     if not targets:
         raise UsageError("name what to check, such as package.module:factory; `rlverify check --list` lists all checks")
     found = import_targets(targets, folder, limit, tier)
@@ -117,11 +113,7 @@ def run_and_report(
     executor: Executor,
     given: TargetSettings,
 ) -> int:
-    """Run the checks, write the files and print the tables unless JSON is printed.
-
-    :param given: what the targets were imported from
-    :return: the exit code
-    """
+    """Run the checks, write the files and print the tables unless JSON is printed."""
     from rlverify.cli.checking import check_parts, run_checks
     from rlverify.reporting.check_formats import CHECK_FORMATS
 
@@ -133,25 +125,15 @@ def run_and_report(
 
 
 def gate_of_suites(
-    root: Path,
-    names: Sequence[str],
-    files: Mapping[str, Path],
-    given: Sequence[str],
-    options: tuple[ExecutorName, int | None, str | None],
+    root: Path, names: Sequence[str], files: Mapping[str, Path], options: tuple[ExecutorName, int | None, str | None]
 ) -> int:
-    """Run the suites of a project that has nothing else.
-
-    :param given: options that were given and are for the claims of a catalogue
-    :param options: ``--executor``, ``--jobs`` and ``--ray-address``
-    :return: the exit code
-    :raises UsageError: if a suite cannot be imported, or the command has options for claims
-    """
+    """Run the suites of a project that has nothing else."""
+    if "summary" in files:
+        raise UsageError("this project has suites alone, and --summary is for the claims of a catalogue; leave it out")
     from rlverify.checks.engine.choosing import chosen_rules
     from rlverify.checks.targets import import_targets
     from rlverify.cli.checking import TargetSettings
 
-    for option in [*given, *(["--summary"] if "summary" in files else [])]:
-        raise UsageError(f"this project has suites alone, and {option} is for the claims of a catalogue; leave it out")
     for folder in (root, root / "src"):
         if folder.is_dir() and str(folder) not in sys.path:
             sys.path.append(str(folder))

@@ -49,9 +49,7 @@ class TargetSettings:
 class _CheckTask:
     """A target to be checked in a worker.
 
-    :param text: as it was named
     :param number: which of the subjects of this text it is
-    :param name: of the subject
     """
 
     given: TargetSettings
@@ -66,10 +64,7 @@ def run_checks(
 ) -> CheckRun:
     """Run the chosen rules on all subjects.
 
-    :param chosen: names of rules, for each target
     :param executor: where; worker processes are used for several targets only, as each check has one in any case
-    :param given: what the targets were imported from
-    :raises KeyboardInterrupt: after the process of the running check has been stopped
     """
     is_here = isinstance(executor, InlineExecutor) or (isinstance(executor, ProcessExecutor) and len(targets) == 1)
     return _checked_here(targets, chosen) if is_here else _checked_in_workers(targets, chosen, executor, given)
@@ -187,12 +182,7 @@ def _short(record: CheckRecord) -> str:
 
 
 def run_suites(names: Sequence[str], folder: Path) -> tuple[tuple[Case, ...], tuple[Problem, ...], str]:
-    """Run the suites of a project; return their checks, what is not as expected, and what was run.
-
-    :param names: as ``package.module:suite``
-    :param folder: that modules and files are looked for in
-    :raises UsageError: if a suite cannot be imported
-    """
+    """Run the suites of a project; return their checks, what is not as expected, and what was run."""
     targets = import_targets(names, folder)
     rules = chosen_rules((), (), [each.subject for each in targets])
     run = run_checks(targets, rules, InlineExecutor(), TargetSettings(folder))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from rlverify.evidence.files import canonical_json
@@ -55,10 +55,7 @@ def _width() -> int:
 
 
 def write(text: str) -> None:
-    """Print a text as it is.
-
-    :raises OSError: there is nowhere to print it
-    """
+    """Print a text as it is."""
     if not sys.stdout:  # as Python has it where the descriptor was closed before the start
         raise OSError("standard output is closed, so nothing can be printed; leave it open, or send it to a file")
     _write(sys.stdout, text)
@@ -90,55 +87,43 @@ def left_in_words(seconds: float | None) -> str:
 
 
 class Bars:
-    """Shows how many runs have ended: as bars, or as lines where there is no terminal.
-
-    :param clock: seconds from any start
-    """
+    """Shows how many runs have ended: as a bar, or as lines where there is no terminal."""
 
     def __init__(self, progress: Progress, clock: Callable[[], float] = time.monotonic) -> None:
-        self._progress = progress
-        self._clock = clock
-        self._last_line = clock()
-        self._probes = progress.add_task("measuring", total=None, left="")
-        self._figures: TaskID | None = None
-        self._shown = "measuring"
+        self._progress, self._clock, self._last_line = progress, clock, clock()
+        self._bar, self._shown = progress.add_task("measuring", total=None, left=""), "measuring"
 
     def probes(self, done: int, total: int) -> None:
-        """Runs of probes that have ended, out of all."""
-        self._show("measuring", done, total)
-        self._write_line(f"measuring: {done} of {total} runs")
+        """Show how many runs of probes have ended."""
+        self._show("measuring", done, total, f"measuring: {done} of {total} runs")
 
     def repeats(self, done: int, total: int) -> None:
-        """Repeated runs of figures that have ended, out of all."""
-        self._show("repeating", done, total)
-        self._write_line(f"repeating: {done} of {total} runs of figures")
+        """Show how many repeated runs of figures have ended."""
+        self._show("repeating", done, total, f"repeating: {done} of {total} runs of figures")
+
+    def figures(self, done: int, total: int, seconds_left: float | None) -> None:
+        """Show how many paired runs have ended, and how long the others will take."""
+        left = left_in_words(seconds_left)
+        if total:
+            self._show("figures", done, total, f"figures: {done} of {total} runs, {left}", left)
 
     def checks(self, done: int, total: int, name: str) -> None:
-        """Checks that have ended, out of all, and which one starts."""
-        self._progress.update(self._probes, completed=done, total=total, description=f"checking {name}", refresh=True)
+        """Show how many checks have ended, and which one starts."""
+        self._progress.update(self._bar, completed=done, total=total, description=f"checking {name}", refresh=True)
         self._write_line(f"checking {name} ({done} of {total} done)")
 
-    def _show(self, what: str, done: int, total: int) -> None:
-        """Update the first bar; its time starts afresh with something else."""
+    def _show(self, what: str, done: int, total: int, line: str, left: str = "") -> None:
+        """Update the bar, whose time starts again with something else."""
         if what != self._shown:
             self._shown = what
-            self._progress.reset(self._probes, description=what)
-        self._progress.update(self._probes, completed=done, total=total)
+            self._progress.reset(self._bar, description=what)
+        self._progress.update(self._bar, completed=done, total=total, left=left)
+        self._write_line(line)
 
     def _write_line(self, line: str) -> None:
         if self._progress.disable and self._clock() - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = self._clock()
             mention(line)
-
-    def figures(self, done: int, total: int, seconds_left: float | None) -> None:
-        """Paired runs that have ended, out of all, and how long the others will take."""
-        if total == 0:
-            return
-        left = left_in_words(seconds_left)
-        if self._figures is None:
-            self._figures = self._progress.add_task("figures", total=total, left=left)
-        self._progress.update(self._figures, completed=done, total=total, left=left)
-        self._write_line(f"figures: {done} of {total} runs, {left}")
 
 
 @contextmanager

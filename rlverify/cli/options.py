@@ -15,7 +15,7 @@ from rlverify.gating.audit import Level
 from rlverify.project.content import Project, open_project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
-from rlverify.records.errors import HarnessError, UnknownNameError, UsageError, suggestion
+from rlverify.records.errors import HarnessError, UnknownNameError, suggestion
 from rlverify.running.executors import Executor, ExecutorName, InlineExecutor, ProcessExecutor
 
 
@@ -24,7 +24,6 @@ def select_claims(claims: Sequence[Claim], patterns: Sequence[str], areas: Seque
 
     :param patterns: ids or glob patterns such as ``PPO-*``, in any case; none for every id
     :param areas: names of areas, in any case; none for every area
-    :raises UnknownNameError: if a pattern fits no claim, no claim is in an area, or no claim fits both
     """
     for pattern in patterns:
         if not _with_id(claims, [pattern]):
@@ -94,10 +93,7 @@ Patterns = Annotated[
 
 
 def project_of(context: typer.Context) -> Project:
-    """The project of a command; it is opened by the first command that needs it, so that ``--help`` works anywhere.
-
-    :raises SettingsError: if a package that the settings name cannot be found
-    """
+    """The project of a command; it is opened by the first command that needs it, so that ``--help`` works anywhere."""
     if not isinstance(context.obj, Project):
         opened = open_project(context.obj)
         _ = opened.folder, opened.code_places  # which raise a clear error if a package is missing
@@ -107,10 +103,7 @@ def project_of(context: typer.Context) -> Project:
 
 
 def claim_of(context: typer.Context, claim_id: str) -> Claim:
-    """Return the one claim that a command is asked for.
-
-    :raises UnknownNameError: if no claim has that id
-    """
+    """Return the one claim that a command is asked for."""
     return project_of(context).claim(claim_id)
 
 
@@ -127,10 +120,7 @@ def chosen_ids(project: Project, patterns: Sequence[str] | None, areas: Sequence
 
 
 def report_paths(project: Project, reports: Path | None) -> ReportPaths:
-    """The folders of evidence and reports: the given one, or that of the settings.
-
-    The working folder is in the project, but next to reports that are given: two runs of a project share nothing then.
-    """
+    """The folders of evidence and reports: the given one, or that of the settings."""
     _ = project.folder  # which raises a clear error if there is no such package, before anything is written
     return project.paths if reports is None else ReportPaths(reports.absolute())
 
@@ -155,28 +145,13 @@ RayAddress = Annotated[
 
 @contextmanager
 def executor_of(where: ExecutorName, jobs: int | None, ray_address: str | None) -> Iterator[Executor]:
-    """What runs the tasks of a command, and what ends it afterwards.
+    """What runs the tasks of a command, and what ends it afterwards."""
+    executor: Executor = InlineExecutor() if where == "inline" else ProcessExecutor(jobs or usable_cores())
+    if where == "ray":
+        from rlverify.running.ray_executor import RayExecutor
 
-    :raises UsageError: if the options contradict each other, or Ray is not installed or cannot be reached
-    """
-    executor = _made(where, jobs, ray_address)
+        executor = RayExecutor(jobs, ray_address or "")
     try:
         yield executor
     finally:
         executor.close()
-
-
-def _made(where: ExecutorName, jobs: int | None, ray_address: str | None) -> Executor:
-    if ray_address == "":
-        raise UsageError("--ray-address is empty; give HOST:6379 or auto, or leave it out")
-    if ray_address is not None and where != "ray":
-        raise UsageError(f"--ray-address {ray_address} is for --executor ray, and the executor is {where}")
-    if where == "ray":
-        from rlverify.running.ray_executor import RayExecutor
-
-        return RayExecutor(jobs, ray_address or "")
-    if where == "processes":
-        return ProcessExecutor(jobs or usable_cores())
-    if jobs not in (None, 1):
-        raise UsageError(f"--executor inline runs one task at a time, and --jobs is {jobs}; leave one of them out")
-    return InlineExecutor()

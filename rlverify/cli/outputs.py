@@ -28,10 +28,7 @@ JsonFile = Annotated[
 
 
 def check_outputs(files: Mapping[str, Path | None]) -> dict[str, Path]:
-    """Return the files that were asked for, by the name of their format, after making sure that each can be written.
-
-    :raises typer.BadParameter: naming the first that cannot
-    """
+    """Return the files that were asked for, by the name of their format, after making sure that each can be written."""
     chosen = {name: path if path == STDOUT else path.absolute() for name, path in files.items() if path is not None}
     for name, path in chosen.items():
         if path == STDOUT and name == "json":
@@ -54,10 +51,7 @@ def places(files: Mapping[str, Path]) -> str:
 
 
 def write_texts(files: Mapping[str, Path], texts: Mapping[str, str]) -> None:
-    """Write the text of each format to its file.
-
-    :raises OSError: if one cannot be written any more
-    """
+    """Write the text of each format to its file."""
     for name, path in files.items():
         if path in (STDOUT, Path("/dev/stdout")):  # opened again, the latter would be written over
             write(texts[name])

@@ -71,7 +71,8 @@ def _difference(fault: Fault, member: Callable[..., Any], base: Base | None) -> 
     now = _source(path.read_text(encoding="utf-8"), name)
     text = base.text(path) if base is not None else None
     try:
-        was, pin = _source(text or "", name), _pin(text or "", name)
+        was = _source(text or "", name)
+        pin = digest(tree_text(node) for node in definitions(ast.parse(text or ""), name))
     except (LookupError, SyntaxError):
         yield f"  the base does not have {name} in {path.name}; the whole of it:"
         yield from (f"  + {line}" for line in now)
@@ -87,10 +88,6 @@ def _source(text: str, name: str) -> list[str]:
     lines = text.splitlines()
     found = [node for node in definitions(ast.parse(text), name) if isinstance(node, ast.stmt)]
     return [line for node in found for line in lines[node.lineno - 1 : node.end_lineno]]
-
-
-def _pin(text: str, name: str) -> str:
-    return digest(tree_text(node) for node in definitions(ast.parse(text), name))
 
 
 def _with_pins(text: str, pins: Mapping[str, str]) -> tuple[str, set[str]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 from rich.text import Text
@@ -33,10 +33,9 @@ NAMES: Final = (*FORMATS, *PAGE_FORMATS)
 
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; compare with the committed reports.")]
 FormatOption = Annotated[
-    str | None,
+    Literal["json", "junit", "step-summary", "html"] | None,
     typer.Option(
         "--format",
-        metavar=f"[{'|'.join(NAMES)}]",
         help="One text for a program, or one HTML page, and no Markdown: to stdout, or --output.",
     ),
 ]
@@ -57,7 +56,9 @@ def report(
 ) -> None:
     """Render the reports from the committed evidence; measures nothing."""
     text = text_format or ("json" if as_json and not check else None)
-    _check_options(text, output, check, [*(patterns or ()), *(areas or ())])
+    if (output or patterns or areas or text_format) and (text is None or check):
+        names = ", ".join(NAMES)
+        raise UsageError(f"the pages are about all claims; for one file or for some claims, name a --format ({names})")
     files = check_outputs({"json" if output == STDOUT else "output": output})
     project = project_of(context)
     chosen = chosen_ids(project, patterns, areas)
@@ -67,7 +68,8 @@ def report(
     if not committed:
         raise UsageError(f"there is no evidence in {paths.evidence}; {REMEDY}, or name another folder with --reports")
     if text in PAGE_FORMATS and chosen is not None:
-        chosen = _with_sections(project, chosen)
+        shown_in = {project.claim(each).condition_of for each in chosen}
+        chosen |= shown_in - {""}
     records = [each for each in committed_records(project, committed) if chosen is None or each.claim.id in chosen]
     problems = problems_of_all(records)
     if check:
@@ -88,22 +90,6 @@ def report(
         for line in (*map(str, with_advice(problems)), *notes):
             complain(line)
     raise typer.Exit(exit_code_of(problems))
-
-
-def _with_sections(project: Project, chosen: Set[str]) -> frozenset[str]:
-    """The chosen ids, and those of the claims in whose sections a page shows the chosen conditions."""
-    return frozenset(chosen) | ({project.claim(claim_id).condition_of for claim_id in chosen} - {""})
-
-
-def _check_options(text: str | None, output: Path | None, check: bool, chosen: Sequence[str]) -> None:
-    names = ", ".join(NAMES)
-    if check and (text is not None or output is not None):
-        raise UsageError("--check compares the committed pages and writes nothing; leave out --format and --output")
-    if text is not None and text not in NAMES:
-        raise UsageError(f"there is no format {text!r}; choose one of {names}")
-    if text is None and (output is not None or chosen):
-        asked = f"--output {output}" if output is not None else f"for {', '.join(chosen)} alone"
-        raise UsageError(f"the pages are about all claims; {asked}, name a --format ({names})")
 
 
 def _rendered(

@@ -25,7 +25,7 @@ from rlverify.gating.replay import RepeatedFigure
 from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
-from rlverify.records.claims import Claim, Figure
+from rlverify.records.claims import Claim
 from rlverify.records.errors import HarnessError, UsageError
 from rlverify.records.measured import PairedRun
 from rlverify.records.problems import HARNESS_FAILED, Problem, exit_code_of, outcome_of
@@ -40,10 +40,7 @@ from rlverify.verdicts.verdict import Record
 
 
 def next_steps(project: Project, claim: Claim, folder: Path) -> list[tuple[str, str]]:
-    """(what, where) for a claim that a probe measures.
-
-    :param folder: what the paths are relative to
-    """
+    """(what, where) for a claim that a probe measures."""
     steps = []
     if claim.fault is not None:
         fault = project.fault(claim.fault)
@@ -76,22 +73,21 @@ FIRST_PILOT_SEED = 1000
 """So that no run of a pilot is one of the measurement."""
 
 
-def reproduce_one(project: Project, claim: Claim, paths: ReportPaths, seed: int, as_json: bool) -> int:
-    """Make one paired run, show its quantities next to what is claimed and committed, and return the exit code."""
+def _reproduce_figure(project: Project, claim: Claim, paths: ReportPaths, seed: int, as_json: bool) -> int:
+    """Make one paired run, and show its quantities next to what is claimed and committed."""
     run = run_figure_once(project, claim.experiment, seed)
     record = _committed(project, claim, paths)
     problems = _problems_of_run(record, run)
-    code = exit_code_of(problems)
     if as_json:
         show({**as_object(record), "run": _as_object(run), **outcome_of(problems)})
     else:
         show(Text(f"{claim.id}: {claim.title} (seed {seed})\n"), quantities_table(run, record), Text(""))
         show(verdict_lines(record, "committed"), *(Text(str(problem)) for problem in problems))
-    return code
+    return exit_code_of(problems)
 
 
-def reproduce_all(project: Project, claim: Claim, paths: ReportPaths, jobs: int | None, as_json: bool) -> int:
-    """Make all paired runs of a figure that are not kept, show the result, and return the exit code."""
+def _reproduce_all(project: Project, claim: Claim, paths: ReportPaths, jobs: int | None, as_json: bool) -> int:
+    """Make all paired runs of a figure that are not kept, and show the result."""
     committed = _committed(project, claim, paths)
     runs = _runs(project, claim, claim.seeds, paths, jobs)
     record = Record(claim, summarise_figure(claim, runs))
@@ -100,8 +96,7 @@ def reproduce_all(project: Project, claim: Claim, paths: ReportPaths, jobs: int 
         show({**as_object(record), "runs": [_as_object(run) for run in runs], **outcome_of(problems)})
     else:
         show(Text(f"{claim.id}: {claim.title}\n"), verdict_lines(record, "measured"))
-        show(verdict_lines(committed, "committed"))
-        show(*(Text(str(problem)) for problem in problems))
+        show(verdict_lines(committed, "committed"), *(Text(str(problem)) for problem in problems))
     return exit_code_of(problems)
 
 
@@ -131,7 +126,11 @@ def pilot(
         raise UsageError(f"{claim.id} is a {claim.kind}; only a figure has a number of runs to plan")
     chosen = range(FIRST_PILOT_SEED, FIRST_PILOT_SEED + seeds)
     runs = _runs(project, claim, chosen, report_paths(project, reports), jobs)
-    values = _values(runs, claim.figure)
+    for run in runs:
+        if run.value_of(claim.figure.quantity) is None:
+            about = f"seed {run.seed} of the pilot:" if run.error else f"experiment {run.experiment!r}"
+            raise HarnessError(f"{about} {run.why_without(claim.figure.quantity)}")
+    values = [dict(run.quantities)[claim.figure.quantity] for run in runs]
     found = plan_measurement(values, claim.figure.claimed, claim.figure.runs)
     if as_json:
         show({**asdict(found), "values": values, "runs": [_as_object(run) for run in runs]})
@@ -152,16 +151,6 @@ def _runs(
             code=CurrentCode(project),
         )
     return found[claim.experiment]
-
-
-def _values(runs: Sequence[PairedRun], figure: Figure) -> list[float]:
-    """The quantity of the claim in every run of a pilot, which must all have ended."""
-    for run in runs:
-        if run.error is not None:
-            raise HarnessError(f"seed {run.seed} of the pilot: {run.error}")
-        if run.value_of(figure.quantity) is None:
-            raise HarnessError(f"experiment {run.experiment!r} {run.why_without(figure.quantity)}")
-    return [dict(run.quantities)[figure.quantity] for run in runs]
 
 
 def _committed(project: Project, claim: Claim, paths: ReportPaths) -> Record:
@@ -188,16 +177,15 @@ def reproduce(
     project = project_of(context)
     claim = claim_of(context, claim_id)
     paths = report_paths(project, reports)
-    if claim.figure is not None:
-        if every:
-            raise typer.Exit(reproduce_all(project, claim, paths, jobs, as_json))
-        raise typer.Exit(reproduce_one(project, claim, paths, seed or 0, as_json))
-    if every:
+    if every and claim.figure is None:
         raise UsageError(f"--all is for figures, and {claim.id} is a {claim.kind}; give --seed instead")
-    _reproduce_with_probe(project, claim, paths, claim.seeds[0] if seed is None else seed, as_json)
+    if every:
+        raise typer.Exit(_reproduce_all(project, claim, paths, jobs, as_json))
+    make = _reproduce_with_probe if claim.figure is None else _reproduce_figure
+    raise typer.Exit(make(project, claim, paths, claim.seeds[0] if seed is None else seed, as_json))
 
 
-def _reproduce_with_probe(project: Project, claim: Claim, paths: ReportPaths, seed: int, as_json: bool) -> None:
+def _reproduce_with_probe(project: Project, claim: Claim, paths: ReportPaths, seed: int, as_json: bool) -> int:
     measured = replace(claim, seeds=(seed,))
     runs = run_claims(project, [measured], executor=ProcessExecutor(1), on_progress=lambda *_: None)[claim.id]
     record = Record(claim, summarise(claim, runs))
@@ -212,7 +200,7 @@ def _reproduce_with_probe(project: Project, claim: Claim, paths: ReportPaths, se
         if record.has_verdict:
             show(Text("\nwhere to look:"), tables.steps_text(next_steps(project, claim, Path.cwd())))
         show(*(Text(str(problem)) for problem in problems))
-    raise typer.Exit(exit_code_of(problems))
+    return exit_code_of(problems)
 
 
 def _verdict_line(record: Record) -> Text:

@@ -25,7 +25,7 @@ from rlverify.project.catalogue_entries import IDENTIFIER, UNWRITTEN_STATEMENT, 
 from rlverify.project.fingerprint import is_within, member_digest, source_digest
 from rlverify.project.planting import healthy_member
 from rlverify.project.settings import FILE, settings_in
-from rlverify.records.errors import FaultError, SettingsError, StaleFaultError, UsageError
+from rlverify.records.errors import FaultError, SettingsError, UsageError
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 RESERVED: Final = ("make",)
@@ -49,12 +49,7 @@ def pytest_table(has_src: bool) -> str:
 
 
 def example_files(content: str, tests: str, *, is_distribution: bool) -> Mapping[str, str]:
-    """The worked example and the workflow, by path relative to the project.
-
-    :param content: name of the content package
-    :param tests: folder of the tests
-    :param is_distribution: whether pip can install the project
-    """
+    """The worked example and the workflow, by path relative to the project."""
     code = _render("example_code.py.j2")
     context = {"content": content, "tests": tests, "pin": source_digest(code, "discounted_returns")}
     return {
@@ -85,13 +80,7 @@ def skeleton(
     tests: str,
     has_make: bool,
 ) -> tuple[str, str, str]:
-    """Return the table of a new claim, the module of its fault and that of its probe; they lack the bug alone.
-
-    :param target: ``package.module:Class.member`` or ``package.module:function``
-    :param member: the healthy member
-    :param pin: its fingerprint
-    :param has_make: whether probes are given a ``Make`` before the seed
-    """
+    """Return the table of a new claim, the module of its fault and that of its probe; they lack the bug alone."""
     parameters, arguments = _signature(member)
     name = claim_id.lower()
     context = {
@@ -215,8 +204,6 @@ def new(
     claim_id = claim_id.upper()
     if not re.fullmatch(IDENTIFIER, claim_id):
         raise UsageError(f"{claim_id!r} cannot be an id; use letters, digits and hyphens, as in BUG-1")
-    if Path(file).name != file or file.endswith(".toml"):
-        raise UsageError(f"--file {file!r} must be a name without folder and without .toml, as in claims")
     if not is_within(target.partition(":")[0], (*project.settings.under_test, project.package)):
         package = target.partition(":")[0].partition(".")[0]
         raise UsageError(f"{package} is not under test; add it to under_test in {project.root / FILE}")
@@ -225,7 +212,11 @@ def new(
         raise UsageError(f"there is a claim {claim_id} already; choose another id")
     if claim_id.lower() in {*project.faults, *project.probes}:
         raise UsageError(f"there is a fault or probe {claim_id.lower()!r} already; choose another id")
-    member = _healthy(target)
+    owner, _, name = target.rpartition("." if "." in target.partition(":")[2] else ":")
+    try:
+        member = healthy_member(owner, name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise FaultError(f"target {target!r} cannot be found: {error}; write package.module:Class.member") from error
     claim, fault_text, probe_text = skeleton(
         claim_id,
         target,
@@ -236,10 +227,10 @@ def new(
         tests=_relative(project.settings.tests, project.root),
         has_make=bool(project.make()),
     )
-    path, name = catalogue / f"{file}.toml", function_name(claim_id)
+    path = catalogue / f"{file}.toml"
     before = path.read_text(encoding="utf-8").rstrip() + "\n" if path.is_file() else ""
     modules = {
-        _relative(project.folder / room / f"{name}.py", project.root): text
+        _relative(project.folder / room / f"{function_name(claim_id)}.py", project.root): text
         for room, text in (("faults", fault_text), ("probes", probe_text))
     }
     catalogue_file = _relative(path, project.root)
@@ -271,28 +262,8 @@ def _configures_pytest(root: Path, pyproject: str) -> bool:
     return "[tool.pytest" in pyproject or any(found) or any(file.is_file() for file in files)
 
 
-def _healthy(target: str) -> Callable[..., Any]:
-    """The member that a target names.
-
-    :raises FaultError: if there is none, or its module cannot be imported
-    """
-    module, _, path = target.partition(":")
-    *classes, member = path.split(".")
-    if not module or not member:
-        raise FaultError(f"target {target!r} must read package.module:function or package.module:Class.member")
-    try:
-        return healthy_member(":".join(filter(None, (module, ".".join(classes)))), member)
-    except ModuleNotFoundError as error:
-        raise FaultError(f"target {target!r}: {error}; is its folder in the setting pythonpath?") from error
-    except AttributeError as error:
-        raise StaleFaultError(f"target {target!r}: there is no {error} in it; name what the module defines") from error
-
-
 def _write_new(root: Path, files: Mapping[str, str], replaced: Mapping[str, str]) -> None:
-    """Write files that must not exist yet, and others that are replaced; all of them, or none.
-
-    :raises SettingsError: if one exists already
-    """
+    """Write files that must not exist yet, and others that are replaced; all of them, or none."""
     existing = [name for name in files if (root / name).exists()]
     if existing:
         raise SettingsError(root / existing[0], "", "exists already; nothing was changed")

@@ -11,14 +11,7 @@ from rich.text import Text
 from rlverify.gating.audit import Audit
 from rlverify.records.claims import Claim, Figure, FixGrade, Verdict
 from rlverify.records.measured import Observation, PairedRun, Run, Variant
-from rlverify.reporting.phrasing import (
-    claimed_in_words,
-    measured_in_words,
-    origin,
-    origin_and_claimed,
-    outcome,
-    statement,
-)
+from rlverify.reporting import phrasing
 from rlverify.verdicts.statistics import MeasurementPlan
 from rlverify.verdicts.verdict import Record
 
@@ -44,10 +37,7 @@ def word(text: str) -> Text:
 
 
 def plain_table(*headings: str, wrapped: Sequence[str]) -> Table:
-    """An empty table with rules below its headings alone.
-
-    :param wrapped: the headings of those columns whose texts may be broken
-    """
+    """An empty table with rules below its headings alone."""
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
     for heading in headings:
         table.add_column(heading, overflow="fold", no_wrap=heading not in wrapped)
@@ -63,14 +53,11 @@ def claims_table(claims: Sequence[Claim]) -> Table:
 
 
 def claim_table(claim: Claim, conditions: Sequence[Claim] = ()) -> Table:
-    """One line a field of a claim.
-
-    :param conditions: the claims that measure it under other conditions
-    """
+    """One line a field of a claim."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    shown = {"statement": statement(claim)}
+    shown = {"statement": phrasing.statement(claim)}
     rows = [(name, shown.get(name, str(getattr(claim, name)))) for name in SHOWN if getattr(claim, name)]
     rows += [("cites", ", ".join(claim.cites))] * bool(claim.cites)
     rows += _probe_rows(claim) if claim.figure is None else _figure_rows(claim, claim.figure)
@@ -100,7 +87,7 @@ def _figure_rows(claim: Claim, figure: Figure) -> list[tuple[str, str]]:
     return [
         ("experiment", claim.experiment),
         ("quantity", figure.quantity),
-        (origin(figure), claimed_in_words(figure)),
+        (phrasing.origin(figure), phrasing.claimed_in_words(figure)),
         ("runs", f"{figure.runs}, each of two or more arms that share a seed"),
         *([("power", f"{figure.power:g}, by a pilot of {figure.pilot}")] if figure.pilot else []),
         ("tolerance", f"{figure.tolerance:g} {figure.unit}"),
@@ -150,7 +137,7 @@ def audit_table(audit: Audit) -> Table:
     for record in audit.records:
         claim = record.claim
         grades = [grade.value if grade else "-" for grade in (record.fix_grade, claim.expected_fix_grade)]
-        verdict = word(outcome(record))
+        verdict = word(phrasing.outcome(record))
         table.add_row(claim.id, verdict, claim.expected_verdict.value, word(grades[0]), grades[1], Text(claim.title))
     return table
 
@@ -166,8 +153,10 @@ def figures_table(records: Sequence[Record]) -> Table:
         if claim.figure is None:
             continue
         found = evidence.figure if evidence is not None else None
-        measured = measured_in_words(found, claim.figure.unit) if found is not None and not found.errors else "-"
-        table.add_row(claim.id, _verdict(record), origin_and_claimed(claim.figure), measured)
+        measured = (
+            phrasing.measured_in_words(found, claim.figure.unit) if found is not None and not found.errors else "-"
+        )
+        table.add_row(claim.id, _verdict(record), phrasing.origin_and_claimed(claim.figure), measured)
     return table
 
 
@@ -181,19 +170,16 @@ def quantities_table(run: PairedRun, record: Record) -> Table:
             continue
         is_committed = found is not None and not record.misfits and run.seed < len(found.values)
         committed = f"{found.values[run.seed]:.6g}" if found is not None and is_committed else "-"
-        table.add_row(name, f"{value:.6g}", committed, origin_and_claimed(figure))
+        table.add_row(name, f"{value:.6g}", committed, phrasing.origin_and_claimed(figure))
     return table
 
 
 def verdict_lines(record: Record, source: str) -> Text:
-    """What is known of a figure in all its runs.
-
-    :param source: where that comes from, as the start of a line
-    """
+    """What is known of a figure in all its runs."""
     claim, evidence = record.claim, record.evidence
     if evidence is None or evidence.figure is None or claim.figure is None:
         return Text(f"{source}: {NO_EVIDENCE}")
-    said = measured_in_words(evidence.figure, claim.figure.unit)
+    said = phrasing.measured_in_words(evidence.figure, claim.figure.unit)
     expected = f" (expected {claim.expected_verdict.value})"
     return Text.assemble(f"{source}: {said}\nverdict: ", _verdict(record), expected)
 
@@ -207,7 +193,7 @@ def plan_table(found: MeasurementPlan, claim: Claim, runs: Sequence[PairedRun]) 
     seconds = sum(run.seconds for run in runs) / len(runs)
     least = str(found.least_runs) if found.least_runs is not None else "more than can be made"
     for name, value in (
-        (origin(figure), claimed_in_words(figure)),
+        (phrasing.origin(figure), phrasing.claimed_in_words(figure)),
         ("pilot", f"{len(runs)} seeds ({seeds[0]}..{seeds[-1]}): mean {found.mean:.3g}, sd {found.sd:.3g}"),
         ("power", f"{found.power:.2f} in the {figure.runs} runs of the catalogue, if the statement is true"),
         ("least runs", f"{least} for a power of 0.8"),

@@ -28,9 +28,6 @@ class FullAudit:
     """The last time that all claims were measured together.
 
     :param code: digest of all code, as `CurrentCode` gives it
-    :param date: the day in UTC, as in ``2026-11-25``
-    :param libraries: versions of the libraries of the settings, by name
-    :param machine: as `rlverify.project.code.machine` gives it
     :param revision: of the code, as Git describes it; empty without Git
     :param seconds: that a run of each experiment took, by its name
     """
@@ -119,10 +116,7 @@ def _parsed(text: str, path: Path) -> tuple[dict[str, Any], Evidence]:
 
 
 def load_folder(folder: Path) -> dict[str, Evidence]:
-    """All evidence of a folder by claim id; a folder that does not exist holds none.
-
-    :raises EvidenceError: on the first broken file
-    """
+    """All evidence of a folder by claim id; a folder that does not exist holds none."""
     found: dict[str, Evidence] = {}
     for place in (folder.parent, folder):
         if place.exists() and not place.is_dir():
@@ -133,10 +127,7 @@ def load_folder(folder: Path) -> dict[str, Evidence]:
 
 
 def load_file(path: Path) -> Evidence:
-    """The evidence of one file.
-
-    :raises EvidenceError: if it is broken
-    """
+    """The evidence of one file."""
     return from_json(text_of(path), path)
 
 
@@ -146,10 +137,7 @@ def listed(seeds: Sequence[int]) -> str:
 
 
 def compare(committed: Evidence, fresh: Evidence, tolerance: float = 0.0, *, repeats: bool = False) -> list[str]:
-    """Where fresh evidence differs from what is committed, as sentences; empty where they agree.
-
-    :param tolerance: of a figure, as in `rlverify.records.claims.Figure`, and so is `repeats`
-    """
+    """Where fresh evidence differs from what is committed, as sentences; empty where they agree."""
     differences = _compare_outcomes(committed, fresh)
     if committed.figure is not None and fresh.figure is not None:
         return differences + compare_figures(committed.figure, fresh.figure, tolerance, repeats=repeats)

@@ -24,10 +24,7 @@ from rlverify.records.errors import EvidenceError
 
 
 def canonical_json(content: object) -> str:
-    """JSON that is the same bytes for the same content; an infinite number is the text ``inf`` or ``-inf``.
-
-    :raises ValueError: for what is not a number
-    """
+    """JSON that is the same bytes for the same content; an infinite number is the text ``inf`` or ``-inf``."""
     return json.dumps(_without_infinity(content), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -40,10 +37,7 @@ def _without_infinity(content: object) -> object:
 
 
 def check_writable(folder: Path) -> None:
-    """Make the folder where it is missing, and make sure that files can be written into it, before hours are spent.
-
-    :raises EvidenceError: if they cannot
-    """
+    """Make the folder where it is missing, and make sure that files can be written into it, before hours are spent."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -54,10 +48,7 @@ def check_writable(folder: Path) -> None:
 
 
 def prepare_working_folder(folder: Path) -> None:
-    """Make a folder for what is not committed, which Git ignores, and make sure that files can be written into it.
-
-    :raises EvidenceError: if they cannot
-    """
+    """Make a folder for what is not committed, which Git ignores, and make sure that files can be written into it."""
     check_writable(folder)
     (folder / ".gitignore").write_text("*\n", encoding="utf-8")
 
@@ -65,7 +56,6 @@ def prepare_working_folder(folder: Path) -> None:
 def write_files(folder: Path, texts: Mapping[str, str]) -> None:
     """Write several files, all prepared in a folder next to them before the first is replaced.
 
-    :param texts: relative path to content
     :raises EvidenceError: if they cannot be prepared; then none is replaced
     """
     check_writable(folder)
@@ -89,10 +79,7 @@ def _write_synced(path: Path, text: str) -> None:
 
 
 def text_of(path: Path) -> str:
-    """The text of a file.
-
-    :raises EvidenceError: if it cannot be read, or is not UTF-8
-    """
+    """The text of a file."""
     try:
         return path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
@@ -115,11 +102,7 @@ def sealed(content: Mapping[str, Any]) -> str:
 
 
 def check_seal(content: Mapping[str, Any], path: Path, remedy: str) -> None:
-    """Compare the digest in a file with its content.
-
-    :param remedy: what measures it again
-    :raises EvidenceError: if they differ
-    """
+    """Compare the digest in a file with its content."""
     if content.get(SEAL) != _digest({name: value for name, value in content.items() if name != SEAL}):
         raise EvidenceError(path, f"was edited after it was measured: its digest does not fit its content; {remedy}")
 
@@ -136,7 +119,6 @@ def alone_in(folder: Path, on_wait: Callable[[str], None]) -> Iterator[None]:
     """Hold the lock of a working folder, which is made where it is missing; the lock ends with the process.
 
     :param on_wait: called with a sentence if another process has the lock, before this one waits for it
-    :raises EvidenceError: if the folder cannot be written
     """
     prepare_working_folder(folder)
     with (folder / LOCK).open("a+", encoding="utf-8") as file:

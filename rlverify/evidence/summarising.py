@@ -82,10 +82,7 @@ SLACK: Final = 1e-6
 
 
 def criterion_digest(claim: Claim) -> str:
-    """Digest of what the catalogue says of a figure and its verdict depends on.
-
-    The unit, the title and other words do not count.
-    """
+    """Digest of what the catalogue says of a figure and its verdict depends on."""
     assert claim.figure is not None
     figure = claim.figure
     words = [claim.experiment, figure.quantity, str(claim.seeds), str(claim.of_fix), str(figure.repeats)]
@@ -93,10 +90,7 @@ def criterion_digest(claim: Claim) -> str:
 
 
 def summarise_figure(claim: Claim, runs: Sequence[PairedRun]) -> Evidence:
-    """The evidence that the paired runs of a claim's experiment amount to; runs of other seeds do not count.
-
-    :param runs: of the claim's experiment, with all of its seeds
-    """
+    """The evidence that the paired runs of a claim's experiment amount to; runs of other seeds do not count."""
     assert claim.figure is not None
     values, errors = [], []
     for run in sorted((run for run in runs if run.seed in claim.seeds), key=lambda run: run.seed):
@@ -164,11 +158,7 @@ def impossible_in_figure(figure: FigureEvidence) -> Iterator[str]:
 def compare_figures(
     committed: FigureEvidence, fresh: FigureEvidence, tolerance: float, *, repeats: bool = False
 ) -> list[str]:
-    """Where a fresh measurement differs from what is committed by more than another machine explains, as sentences.
-
-    :param tolerance: as in `rlverify.records.claims.Figure`
-    :param repeats: whether the runs are compared one by one as well
-    """
+    """Where a fresh measurement differs from what is committed by more than another machine explains, as sentences."""
     differences = []
     if fresh.runs != committed.runs:
         differences.append(f"{fresh.runs} runs instead of {committed.runs}")
@@ -188,10 +178,7 @@ def compare_figures(
 
 
 def run_agrees(committed: FigureEvidence, seed: int, value: float, tolerance: float) -> bool:
-    """Whether a run gives the committed value of its seed, up to what another machine explains.
-
-    :param tolerance: as in `rlverify.records.claims.Figure`
-    """
+    """Whether a run gives the committed value of its seed, up to what another machine explains."""
     margin = max(tolerance, 10.0**-DECIMALS, AGREEMENT * max(map(abs, committed.values)))
     return abs(value - committed.values[seed]) <= margin
 

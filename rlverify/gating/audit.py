@@ -37,8 +37,6 @@ from rlverify.verdicts.verdict import Record
 class Measured:
     """What measuring gave.
 
-    :param evidence: of each claim, by its id
-    :param runs: of each claim with a probe, by its id
     :param seconds: of the paired runs of each figure, by its id, as `seconds_of_claims` gives them
     :param seconds_of_runs: the mean time of a run of each experiment, by its name
     """
@@ -68,8 +66,6 @@ def measure(
     """Measure claims, those with a probe first.
 
     :param kept_runs: folder of the paired runs that have ended, which are not made again
-    :param code: the code that is measured
-    :param ignore_cache: make those again
     :param enough: whether to stop after a claim with a probe; those that have not ended then are left out
     """
     probed, figures = ([claim for claim in claims if (claim.figure is None) == wanted] for wanted in (True, False))
@@ -115,9 +111,6 @@ class Audit:
     :param measured: how many claims were measured; the others keep their committed evidence
     :param repeated: of how many figures a run was repeated
     :param exact: how many of these gave the committed value to all digits
-    :param notes: what is worth knowing and is no problem
-    :param committed: the evidence that was compared with, by claim id
-    :param seconds: what the paired runs of figures took, by claim id
     """
 
     records: tuple[Record, ...]
@@ -139,9 +132,9 @@ def audit(
     project: Project,
     paths: ReportPaths,
     *,
-    update: bool,
     executor: Executor,
     on_progress: Progress,
+    update: bool = False,
     base: Base | None = None,
     level: Level = "quick",
     on_figures: FigureProgress = lambda _done, _total, _left: None,
@@ -156,8 +149,6 @@ def audit(
     figures; without an update it repeats some of their runs, which `rlverify.gating.replay` chooses.
 
     :param base: the commit that asks for runs of the figures of which claim, experiment or evidence has changed
-    :param on_repeats: called with the number of repeated runs of figures that are done, and of all
-    :param ignore_cache: make the paired runs again that are kept from an earlier audit
     :param chosen: ids of the claims that this is about, where not all: others are neither measured nor compared, an
         update keeps their evidence, and the report, which is about all claims, is not compared
     :param fail_fast: stop once a claim with a probe is not as expected; claims that were not measured are left out
@@ -187,7 +178,9 @@ def audit(
     )
     code.check_unchanged()
     found = (kept.get(each.id) or fresh.record(each) for each in claims if each.id in kept or each.id in fresh.evidence)
-    records, notes = tuple(found), [*warnings, *_left_out(len(claims), len(kept) + len(fresh.evidence))]
+    records, notes = tuple(found), list(warnings)
+    if left := len(claims) - len(kept) - len(fresh.evidence):
+        notes.append(f"a claim is not as expected, so {left} of {len(claims)} claims were not measured")
     if update:
         full_audit = full_audit_of(project, code, fresh.seconds_of_runs) if level == "full" else None
         replace_committed(committed, records, others, full_audit)
@@ -231,11 +224,6 @@ def _repeated(
 
 def _is_wrong(record: Record) -> bool:
     return bool(problems_of(record))
-
-
-def _left_out(claims: int, records: int) -> list[str]:
-    left = claims - records
-    return [f"a claim is not as expected, so {left} of {claims} claims were not measured"] * bool(left)
 
 
 def _compare_all(committed: Committed, records: Sequence[Record], *, complete: bool) -> list[Problem]:

@@ -44,17 +44,11 @@ class Committed:
 
     @cached_property
     def evidence(self) -> Mapping[str, Evidence]:
-        """All evidence, by claim id.
-
-        :raises EvidenceError: if a file of it is broken
-        """
+        """All evidence, by claim id."""
         return load_folder(self.paths.evidence)
 
     def record(self, claim: Claim) -> Record:
-        """A claim with its committed evidence.
-
-        :raises EvidenceError: if its file is broken, which only measuring again fixes
-        """
+        """A claim with its committed evidence."""
         path = self.paths.evidence / f"{claim.id}.json"
         return committed_record(claim, load_file(path) if path.is_file() else None)
 
@@ -93,10 +87,7 @@ def check_report(
 
 
 def write_report(project: Project, paths: ReportPaths, records: Sequence[Record]) -> None:
-    """Render the reports from the records and replace the committed ones.
-
-    :raises EvidenceError: if they cannot be written
-    """
+    """Render the reports from the records and replace the committed ones."""
     write_files(paths.reports, _render(project, paths, records))
 
 
@@ -107,8 +98,6 @@ def replace_committed(
     full_audit: FullAudit | None,
 ) -> None:
     """Replace the evidence of records and the reports of all claims.
-
-    A claim that could not be measured keeps its committed evidence.
 
     :param full_audit: replaces the committed one, unless that is of the same code or a claim could not be measured
     """
@@ -133,10 +122,7 @@ def replace_committed(
 
 
 def full_audit_of(project: Project, code: CurrentCode, seconds: Mapping[str, float]) -> FullAudit:
-    """The note that all claims are measured today.
-
-    :param seconds: as in `FullAudit`
-    """
+    """The note that all claims are measured today."""
     today = datetime.now(UTC).date().isoformat()
     return FullAudit(code.digest, today, code.libraries, machine(), _revision(project), seconds)
 

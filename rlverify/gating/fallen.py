@@ -109,8 +109,6 @@ def outcome_of_audit(
 ) -> Outcome:
     """All that a run found, with the fallen claims in the order in which they should be read.
 
-    :param selection: as in `Outcome`
-    :param base: the commit of which the changed lines are told; None for none
     :param executor: makes runs of fallen claims again, to find what they execute of the code that changed since then
     """
     problems: dict[str, list[Problem]] = {}
@@ -135,11 +133,7 @@ def seconds_of(runs: Mapping[str, Sequence[Run]]) -> dict[str, float]:
 
 
 def _urgency(record: Record, problems: Sequence[Problem]) -> tuple[object, ...]:
-    """Ascending: by kind, verdicts before crashes, many symptoms, main claims, severe ones.
-
-    Many symptoms are violated in a claim that looks closely at what broke. Null faults come last of their kind, because
-    their claims are about the harness.
-    """
+    """Ascending: by kind, verdicts before crashes, many symptoms, main claims, severe ones."""
     claim = record.claim
     severities = (n for n, word in enumerate(SEVERITIES) if claim.severity.lower().startswith(word))
     return (
@@ -171,7 +165,7 @@ def _fallen(
     changes = () if told else symptom_changes(record, result.committed.get(claim.id))
     declared_in, line = _declaration(project, claim)
     seed, first = _seed(record, worst, result.committed), claim.seeds[0]
-    suspected = suspects(record, _under_test(project))
+    suspected = suspects(record, [project.code_places[package] for package in project.settings.under_test])
     suspect_line = line_of(suspected[0], parts) if suspected else 1
     return FallenClaim(
         claim,
@@ -231,10 +225,6 @@ def _reason(record: Record, worst: Problem) -> str:
     if record.evidence is None or record.verdict not in NOT_MEASURED:
         return worst.sentence if worst.kind == "values" else ""
     return reason(record.evidence, record.verdict).removeprefix(", ")
-
-
-def _under_test(project: Project) -> list[Path]:
-    return [project.code_places[package] for package in project.settings.under_test]
 
 
 def _declaration(project: Project, claim: Claim) -> tuple[Path, int]:

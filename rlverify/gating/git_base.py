@@ -22,10 +22,7 @@ class UnknownChangesError(HarnessError):
 
 @dataclass(frozen=True)
 class Base:
-    """The commit that the working tree is compared with.
-
-    :param top: the folder of the checkout
-    """
+    """The commit that the working tree is compared with."""
 
     top: Path
     commit: str
@@ -52,7 +49,6 @@ def find_base(project: Project, asked: str | None) -> Base:
 
     :param asked: a Git revision; by default, and where it is empty, the merge base of HEAD and the main branch, or, on
         the main branch, the commit before HEAD; HEAD itself where there is none
-    :raises UnknownChangesError: if there is none
     """
     try:
         top = Path(git(project.root, "rev-parse", "--show-toplevel")[0].removesuffix("\n")).resolve()

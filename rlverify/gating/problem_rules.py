@@ -23,10 +23,7 @@ NOTHING_COMMITTED: Mapping[str, Evidence] = {}
 
 
 def problems_of_all(records: Sequence[Record], committed: Mapping[str, Evidence] = NOTHING_COMMITTED) -> list[Problem]:
-    """Where fresh or committed records are not what the catalogue expects, each of them and taken together.
-
-    :param committed: the evidence that fresh records are compared with, by claim id
-    """
+    """Where fresh or committed records are not what the catalogue expects, each of them and taken together."""
     problems = [each for record in records for each in problems_of(record, committed.get(record.claim.id))]
     undecided = _undecided_figures(records)
     if len(undecided) > UNDECIDED_FIGURES:
@@ -38,10 +35,7 @@ def problems_of_all(records: Sequence[Record], committed: Mapping[str, Evidence]
 
 
 def notes_of(records: Sequence[Record], *, advise: bool = True) -> list[str]:
-    """What is to be told of figures that makes no audit fail, a line each.
-
-    :param advise: whether to say how to replace stale evidence
-    """
+    """What is to be told of figures that makes no audit fail, a line each."""
     stale = [record.claim.id for record in records if record.claim.figure is not None and record.misfits]
     undecided = _undecided_figures(records)
     notes = []
@@ -69,8 +63,6 @@ def problems_of(record: Record, committed: Evidence | None = None) -> list[Probl
 
     Of a figure, stale evidence and an interval that decides nothing are none: measuring them all takes an hour, and
     some may stay undecided (see `notes_of` and `problems_of_all`).
-
-    :param committed: the evidence that a fresh record is compared with
     """
     claim, verdict, grade = record.claim, record.measured_verdict, record.measured_fix_grade
     if record.evidence is None or verdict is None:

@@ -48,11 +48,7 @@ UNKNOWN: Final = 3.0
 
 @dataclass(frozen=True)
 class Revision:
-    """Where a repository is.
-
-    :param commit: HEAD; another text without Git
-    :param number: how many commits lead to it; 0 without Git
-    """
+    """Where a repository is."""
 
     commit: str
     number: int
@@ -72,9 +68,7 @@ def seeds_to_repeat(
 ) -> dict[str, list[int]]:
     """The seeds to repeat, by experiment.
 
-    :param figures: those that may be repeated, with their committed evidence
     :param forced: ids of the figures of which a run must be repeated, with its seed; None where any seed will do
-    :param seconds: that a run of each experiment takes, by its name, where that is known
     """
     windows = _windows({claim.experiment: seconds.get(claim.experiment, UNKNOWN) for claim, _ in figures})
     sampled = windows[revision.number % len(windows)]
@@ -161,7 +155,6 @@ RUNS_IF_NOT: Final = 8
 class Replayed:
     """Figures of which runs were repeated.
 
-    :param seconds: as `seconds_of_claims` gives them, by claim id
     :param exact: how many of them give the committed values to all digits that are kept
     """
 
@@ -209,12 +202,7 @@ class RepeatedFigure:
         return value is not None and is_committed_value(self.committed, run.seed, value)
 
     def first_problem(self, runs: Iterable[PairedRun], *, exactly: bool = False) -> list[Problem]:
-        """Return what is wrong with the first run that is not as it is committed.
-
-        If the runs of this figure differ between machines, the value of one run is compared only exactly.
-
-        :param runs: of seeds that have a committed value
-        """
+        """Return what is wrong with the first run that is not as it is committed."""
         for run in runs:
             value = self.value_of(run)
             if value is None:
@@ -253,9 +241,7 @@ def replay(
     where a single run can differ by more, more runs are repeated and their mean is compared.
 
     :param figures: with committed evidence; those of which no run is repeated are left out
-    :param seeds: which runs to repeat, by experiment
     :param same_machine: whether the committed values were measured on such a machine, with the same libraries
-    :param on_progress: called with the number of runs done and of all
     """
     runs = repeat_runs(project, paths.runs, seeds, code, executor=executor, on_progress=on_progress)
     own = {

@@ -44,7 +44,6 @@ class Traced:
     """What a run executed of the packages under test and of the content package.
 
     :param functions: ``package.module:Class.method`` of each function; of nested functions, the outermost
-    :param files: every file of the project that was opened
     :param unseen: whether another process was started, of which nothing is known
     """
 
@@ -120,19 +119,16 @@ def changed_by_claim(
     changed = sorted(_changed_parts(project, base))
     if not changed:
         return {}
-    runs = {claim.id: _runs(project, claim, seed) for claim, seed in fallen[:MOST_CLAIMS]}
+    runs: dict[str, Sequence[ProbeTask | PairedTask]] = {
+        claim.id: [PairedTask(project, claim.experiment, seed)] if claim.figure else tasks_of(project, claim, (seed,))
+        for claim, seed in fallen[:MOST_CLAIMS]
+    }
     tasks = list(dict.fromkeys(task for own in runs.values() for task in own))
     ended = dict(zip(tasks, executor.map(trace, tasks), strict=True))
     return {
         name: tuple(_executed(project, changed, [ended[task].result or Traced(unseen=True) for task in own]))
         for name, own in runs.items()
     }
-
-
-def _runs(project: Project, claim: Claim, seed: int) -> Sequence[ProbeTask | PairedTask]:
-    if claim.figure is not None:
-        return [PairedTask(project, claim.experiment, seed)]
-    return tasks_of(project, claim, (seed,))
 
 
 def _executed(project: Project, changed: Sequence[str], traced: Sequence[Traced]) -> Iterator[str]:
@@ -160,43 +156,27 @@ def _changed_parts(project: Project, base: Base) -> Iterator[str]:
         for package, place in places.items():
             if path.suffix == ".py" and path.is_relative_to(place):
                 module = module_name(package, place, path)
-                was, now = code_parts(base.text(path) or ""), code_parts(_text(path))
+                was, now = (
+                    code_parts(base.text(path) or ""),
+                    code_parts(path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""),
+                )
                 differ = (name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
                 yield from (f"{module}:{name}" if name else module for name in differ)
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 FRAME = re.compile(r'^  File "(.+)", line \d+', re.MULTILINE)
 
 
 def suspects(record: Record, under_test: Collection[Path]) -> tuple[str, ...]:
-    """Files that may be the reason, the likeliest first: where a run crashed, and what changed.
-
-    A file that changed and in which a run crashed comes before all others.
-
-    :param under_test: the folders, or files, of the packages under test
-    """
-    crashed = [name for run in record.runs if run.traceback for name in _places(run.traceback, under_test)]
+    """Files that may be the reason, the likeliest first: where a run crashed, and what changed."""
+    named = [name for run in record.runs if run.traceback for name in reversed(FRAME.findall(run.traceback))]
+    crashed = [name for name in named if any(Path(name).is_relative_to(place) for place in under_test)]
     both = [name for name in crashed if name in record.changed]
     return tuple(dict.fromkeys([*both, *record.changed, *crashed]))
 
 
-def _places(traceback: str, under_test: Collection[Path]) -> list[str]:
-    """The files of a traceback that are under test, the deepest first."""
-    found = reversed(FRAME.findall(traceback))
-    return [name for name in found if any(Path(name).is_relative_to(place) for place in under_test)]
-
-
 def files_of(project: Project, parts: Iterable[str]) -> tuple[str, ...]:
-    """The files in which some parts are, of the packages under test and of the data that a run read.
-
-    Functions come before other code, and code before data.
-
-    :param parts: as `changed_by_claim` gives them
-    """
+    """The files in which some parts are, of the packages under test and of the data that a run read."""
     parts = list(parts)
     modules = {name: name.partition(":")[0] for name in parts}
     within = project.settings.under_test
@@ -208,10 +188,7 @@ def files_of(project: Project, parts: Iterable[str]) -> tuple[str, ...]:
 
 
 def line_of(path: str, parts: Iterable[str]) -> int:
-    """The line of a file in which the first of those of its functions begins that are among some parts; 1 if none is.
-
-    :param parts: as `changed_by_claim` gives them
-    """
+    """The line in which the first of the functions of a file begins that are among some parts; 1 if none is."""
     named = [name.partition(":") for name in parts if ":" in name]
     file = Path(path).resolve()
     functions = {name for module, _, name in named if module_exists(module) and module_path(module).resolve() == file}
@@ -223,12 +200,7 @@ def line_of(path: str, parts: Iterable[str]) -> int:
 
 
 def edit_of(before: str, now: str, line: int) -> tuple[str, ...]:
-    """The first edit of a text that ends at or after a line, or else its first edit; as lines of a diff, unindented.
-
-    Edits of blank lines and comments are passed over.
-
-    :param line: of the text ``now``, from 1
-    """
+    """The first edit of a text that ends at or after a line, or else its first edit; as lines of a diff, unindented."""
     old, new = before.splitlines(), now.splitlines()
     edits = [
         (end_of_new, (*_with_sign("-", old[start:end]), *_with_sign("+", new[start_of_new:end_of_new])))

@@ -29,10 +29,7 @@ def matrix_json(matrix: Matrix) -> str:
 
 
 def load_matrix(path: Path) -> Matrix | None:
-    """Return the matrix in a file; None where there is no file.
-
-    :raises MatrixError: if it cannot be read, a field is missing, unknown or mistyped, or the file was edited
-    """
+    """Return the matrix in a file; None where there is no file."""
     if not path.is_file():
         return None
     try:
@@ -54,12 +51,7 @@ MUST_BE_DETECTED_BY_ALL = ("defect", "named")
 
 
 def committed_problems(matrix_plan: MatrixPlan, paths: ReportPaths) -> list[Problem]:
-    """Read the committed matrix and compare it with the claims and tests of today; plants and measures nothing.
-
-    A project whose claims name no test needs no matrix.
-
-    :raises MatrixError: if the matrix cannot be believed
-    """
+    """Read the committed matrix and compare it with the claims and tests of today; plants and measures nothing."""
     if unknown := [*unknown_tests(matrix_plan)]:
         return unknown
     matrix = load_matrix(paths.reports / MATRIX)
@@ -118,10 +110,7 @@ def write_report(matrix_plan: MatrixPlan, paths: ReportPaths) -> None:
 
 
 def problems_of(matrix: Matrix) -> Iterator[Problem]:
-    """Every fault with an unexpected fate, and every test that misses its fault.
-
-    Of a documented fix that leaves something broken, one of the tests must detect what is left.
-    """
+    """Every fault with an unexpected fate, and every test that misses its fault."""
     for row in matrix.rows:
         if not row.as_expected:
             code = HARNESS_FAILED if row.plan.must_survive and row.fate == "unreached" else CLAIM_FELL

@@ -83,14 +83,11 @@ class MatrixPlan:
         if kind == "null":
             return (), area or self._of_any_area
         if kind == "never a bug":
-            elsewhere = {*self._named_for(fault), *self._killers_elsewhere(fault, claim)}
+            others = [each for each in self.project.claims if each is not claim and each.fault == fault]
+            elsewhere = {*self._named_for(fault), *(test for each in others for test in each.killed_by)}
             return (), _without(area, elsewhere) or _without(self._of_any_area, elsewhere)
         checks = _all(claim.killed_by, self._named_for(fault))
         return checks, _all(checks, area)
-
-    def _killers_elsewhere(self, fault: str, claim: Claim) -> set[str]:
-        others = [each for each in self.project.claims if each is not claim and each.fault == fault]
-        return {test for each in others for test in each.killed_by}
 
     def _of_area(self, area: str) -> tuple[str, ...]:
         return _all(*(claim.killed_by for claim in self.project.claims if claim.area == area))
@@ -174,11 +171,7 @@ def _definition_digest(source: str, name: str) -> str:
 
 
 def require_test(root: Path, test: str) -> None:
-    """Look for a test by its id. A method may be inherited, if its class has bases.
-
-    :param root: the folder that the id is relative to
-    :raises MatrixError: if there is no such test
-    """
+    """Look for a test by its id. A method may be inherited, if its class has bases."""
     file, *names = without_case(test).split("::")
     try:
         tree = ast.parse((root / file).read_bytes())

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, TypeVar
 
 from rlverify.evidence.evidence_files import load_folder
@@ -73,7 +72,6 @@ def measure(
     If a test does not pass on healthy code, no fault is planted: the test would seem to detect every fault.
 
     :param suites: tests that are to pass on healthy code, whether or not they run under a fault
-    :raises MatrixError: if there are no tests, or no pytest that could run them
     """
     columns: dict[str, list[str]] = {}
     asked = [each.tests for each in plans] + [each.tests for each in suites]
@@ -94,7 +92,7 @@ def measure(
         return [result_of(ended) for ended in executor.map(run, given, note=note)]
 
     try:
-        runs = each(partial(_run_on_healthy_code, root), [*columns.values()])
+        runs = each(partial(run_tests, root=root), [*columns.values()])
         unfit = [problem for tests, run in zip(columns.values(), runs, strict=True) for problem in _unfit(tests, run)]
         if unfit:
             return MatrixResult(Matrix(today, (), {}, suites), tuple(unfit))
@@ -107,17 +105,10 @@ def measure(
 
 
 def result_of(ended: Ended[Result]) -> Result:
-    """Return the result of a task.
-
-    :raises MatrixError: if there is none, as the worker that waited for a session was lost
-    """
+    """Return the result of a task."""
     if ended.result is None:
         raise MatrixError("a session", ended.reason or f"its worker ended with exit code {ended.exit_code}")
     return ended.result
-
-
-def _run_on_healthy_code(root: Path, tests: Sequence[str]) -> TestRun:
-    return run_tests(tests, root=root)
 
 
 def _unfit(tests: Iterable[str], run: TestRun) -> list[Problem]:
@@ -168,13 +159,7 @@ def _row(matrix_plan: MatrixPlan, plan: FaultPlan) -> FaultResult | Problem:
 def run_matrix(
     matrix_plan: MatrixPlan, paths: ReportPaths, *, update: bool, executor: Executor, on_progress: Progress
 ) -> MatrixResult:
-    """Measure the whole matrix; replace the committed one and render the pages if asked to.
-
-    Where something could not be measured, nothing is written.
-
-    :raises MatrixError: as `measure`
-    :raises EvidenceError: if a folder cannot be written; nothing has been changed then
-    """
+    """Measure the whole matrix; replace the committed one and render the pages if asked to."""
     prepare_working_folder(paths.working)
     if update:
         check_writable(paths.reports)
@@ -191,11 +176,7 @@ def run_matrix(
 
 
 def run_fault(matrix_plan: MatrixPlan, name: str, *, executor: Executor, on_progress: Progress) -> MatrixResult:
-    """Measure one fault, in each of its roles; nothing is written.
-
-    :raises UnknownNameError: if there is no such fault
-    :raises MatrixError: if no claim asks for it, or as `measure`
-    """
+    """Measure one fault, in each of its roles; nothing is written."""
     asked = matrix_plan.project.fault(name)
     plans = tuple(plan for plan in matrix_plan.plans if plan.fault == name)
     if not plans:
@@ -209,9 +190,7 @@ def run_changed(
 ) -> tuple[int, tuple[Problem, ...]]:
     """Plant the faults again that a change since the base can let through: their code, target or tests differ.
 
-    :param chosen: the ids of the claims whose faults count; None for all
     :return: how many they are, and all that is wrong
-    :raises MatrixError: if pytest is missing
     """
     plans = [plan for plan in changed_plans(matrix_plan, base) if chosen is None or chosen & set(plan.claims)]
     if not plans or not matrix_plan.has_tests:

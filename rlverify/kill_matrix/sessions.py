@@ -36,11 +36,7 @@ class SessionTimeoutError(Exception):
 
 @dataclass(frozen=True)
 class Session:
-    """What became of a session.
-
-    :param exit_code: pytest's, or negative for a signal
-    :param output: all that it printed
-    """
+    """What became of a session."""
 
     exit_code: int
     output: str
@@ -53,9 +49,7 @@ def run_session(arguments: Sequence[str], *, root: Path, environment: Mapping[st
     process of its own that forks, so that sessions of several threads run at the same time. Where that process cannot
     start, a fresh process runs the session; stderr has the reason.
 
-    :param root: the project's folder, whose faults are imported beforehand; the working folder
     :param limit: seconds after which the session is stopped, together with all that it started
-    :raises SessionTimeoutError: when they are over
     """
     found = _server_for(root, environment).run(arguments, limit) if CAN_FORK else None
     return found or _run_fresh(arguments, root, environment, limit)
@@ -92,10 +86,7 @@ class ForkServer:
         return self._process.poll() is None
 
     def run(self, arguments: Sequence[str], limit: float) -> Session | None:
-        """Run one session; None if there was none because the fork server itself could not start.
-
-        :raises SessionTimeoutError: after ``limit`` seconds
-        """
+        """Run one session; None if there was none because the fork server itself could not start."""
         answer = None
         with tempfile.TemporaryDirectory() as folder:
             files = {name: str(Path(folder) / name) for name in ("stdout", "stderr")}
@@ -162,10 +153,8 @@ class SessionOutcome:
 
     :param passed: ids of the tests that ran to their end; one that is torn down with an error is in ``errors`` as well
     :param skipped: ids of the tests that were skipped, or failed as they were expected to
-    :param failed: ids of the tests that failed themselves
     :param errors: ids of the tests and files that could not be set up, torn down or collected
     :param mistakes: ids of the tests in which a fault's own code went wrong, whatever became of the test
-    :param executions: how often each fault ran
     """
 
     passed: list[str] = field(default_factory=list)
@@ -178,12 +167,7 @@ class SessionOutcome:
 
 @dataclass(frozen=True)
 class TestRun:
-    """What became of a test session.
-
-    :param exit_code: pytest's, or negative for a signal
-    :param outcome: the results of its tests; None if the session ended before it wrote them
-    :param output: all that it printed
-    """
+    """What became of a test session."""
 
     __test__ = False  # in a test module that imports it
 
@@ -226,9 +210,6 @@ def run_under_faults(
 ) -> TestRun:
     """Run tests with one or more faults planted, in a process of their own.
 
-    :param faults: names of faults of different members
-    :param tests: ids or files, relative to ``root``
-    :param root: the folder of the project
     :param null: plant the null faults of the same members instead
     :param limit: seconds after which the session is stopped, which is an ``error``
     """
@@ -237,10 +218,7 @@ def run_under_faults(
 
 
 def run_tests(arguments: Sequence[str], *, root: Path, limit: float = SESSION_LIMIT) -> TestRun:
-    """Run tests in a process of their own, with nothing planted but what the arguments ask for.
-
-    :param arguments: of pytest, the ids or files last, relative to ``root``
-    """
+    """Run tests in a process of their own, with nothing planted but what the arguments ask for."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OF_THE_OUTER_SESSION)}
     # What a stopped session has started may still write while its folder is removed.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

@@ -14,7 +14,6 @@ MAX_MEMBER_BYTES: Final = 256 * MEBIBYTE
 """How much is read of one member of an archive, or of one compressed file."""
 MAX_UNPACKED_BYTES: Final = 1024 * MEBIBYTE
 """How much is unpacked of one file, all its members and levels together."""
-_CHUNK: Final = MEBIBYTE
 _IN_MEMORY: Final = 16 * MEBIBYTE
 
 DAMAGE: Final = (
@@ -36,7 +35,6 @@ class NotScannedError(Exception):
     """Content that could not be scanned to its end.
 
     :param rule: ``unreadable-file`` or ``scan-limit``
-    :param reason: what stopped the scan
     """
 
     def __init__(self, rule: str, reason: str) -> None:
@@ -46,7 +44,7 @@ class NotScannedError(Exception):
 
 
 def unreadable(error: Exception) -> NotScannedError:
-    """The error of a reader as what a scan reports."""
+    """Return the error of a reader as what a scan reports."""
     text = " ".join(str(error).split()) or type(error).__name__
     return NotScannedError("unreadable-file", f"cannot be read: {text[:200]}")
 
@@ -55,19 +53,14 @@ class PackedStream(Protocol):
     """A stream that unpacks while it is read, such as a member of an archive."""
 
     def read1(self, size: int, /) -> bytes:
-        """At most ``size`` bytes, and none at the end. What precedes damage comes before the error."""
+        """Return at most ``size`` bytes, and none at the end. What precedes damage comes before the error."""
 
 
 class UnpackBudget:
-    """How many bytes may still be unpacked of one file.
-
-    :param member_bytes: at most so many of one member
-    :param total_bytes: at most so many together
-    """
+    """How many bytes may still be unpacked of one file, and of each of its members."""
 
     def __init__(self, member_bytes: int = MAX_MEMBER_BYTES, total_bytes: int = MAX_UNPACKED_BYTES) -> None:
-        self.member_bytes = member_bytes
-        self.total_bytes = total_bytes
+        self.member_bytes, self.total_bytes = member_bytes, total_bytes
         self.left = total_bytes
 
     def unpack(self, packed: PackedStream, most: int | None = None) -> tuple[BinaryIO, NotScannedError | None]:
@@ -85,25 +78,19 @@ class UnpackBudget:
         allowed = min(most, self.left)
         while True:
             try:
-                chunk = packed.read1(min(_CHUNK, allowed + 1))
+                chunk = packed.read1(min(MEBIBYTE, allowed + 1))
             except DAMAGE as error:
                 return unreadable(error)
-            if len(chunk) > allowed:
-                target.write(chunk[:allowed])
-                self.left -= allowed
-                return self._exceeded(most)
             if not chunk:
                 return None
-            target.write(chunk)
-            allowed -= len(chunk)
-            self.left -= len(chunk)
-
-    def _exceeded(self, most: int) -> NotScannedError:
-        if self.left > 0:
-            limit = f"more than {_size(most)} when unpacked"
-        else:
-            limit = f"more than {_size(self.total_bytes)} of unpacked content together"
-        return NotScannedError("scan-limit", f"holds {limit}; the rest was not scanned")
+            kept = target.write(chunk[:allowed])
+            allowed -= kept
+            self.left -= kept
+            if kept < len(chunk):
+                limit = f"{_size(most)} when unpacked"
+                if not self.left:
+                    limit = f"{_size(self.total_bytes)} of unpacked content together"
+                return NotScannedError("scan-limit", f"holds more than {limit}; the rest was not scanned")
 
 
 def _size(count: int) -> str:

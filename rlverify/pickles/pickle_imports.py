@@ -1,36 +1,23 @@
-"""What unpickling would import and call, found by following a pickle's instructions without executing them."""
+"""The imports and calls of a pickle, found by following its instructions without executing any."""
 
 from __future__ import annotations
 
+import io
 import pickletools
 from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO, Final, NamedTuple, TypeAlias
+from typing import BinaryIO, Final, NamedTuple
 
-from rlverify.pickles.bounded_reading import NotScannedError
-from rlverify.pickles.pickle_instructions import MAX_INSTRUCTIONS, Instruction, instructions
+from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError, unreadable
 
+MAX_INSTRUCTIONS: Final = 10_000_000
+"""How many instructions of one pickle are read, which takes some ten seconds."""
+MAX_MEMO: Final = 2_000_000
+LONGEST_TEXT: Final = 1024
+"""In bytes: longer texts are skipped, as no name of a module is that long."""
 COMPUTED: Final = "(computed)"
 """Module or name that the pickle computes, so that only unpickling would show it."""
-MAX_SPARSE_MEMO: Final = 100_000
-
-
-class _Imported(NamedTuple):
-    """A class or function on the stack."""
-
-    name: tuple[str, str]
-
-
-class _Made(NamedTuple):
-    """What a call of an imported class or function returned."""
-
-    name: tuple[str, str]
-
-
-_MARK: Final = object()
-_Symbol: TypeAlias = "str | _Imported | _Made | object | None"
-"""An entry of the stack; None for values that name nothing."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +37,8 @@ class PickleImport:
 
 @dataclass(frozen=True)
 class PickleContent:
-    """What one pickle would do.
+    """The imports of one pickle, in the order of their first mention.
 
-    :param imports: in the order of their first mention
     :param problem: why the pickle could not be followed to its end, if so
     :param is_number: whether it holds one number and nothing else, as the first pickle of torch's old format does
     """
@@ -62,199 +48,15 @@ class PickleContent:
     is_number: bool
 
 
-def content_of(pickle: BinaryIO, most: int = MAX_INSTRUCTIONS) -> PickleContent:
-    """Follow one pickle, up to its STOP or as far as possible.
-
-    :param pickle: seekable, at the start of the pickle; afterwards behind what was read
-    :param most: how many instructions are read
-    """
-    machine, problem, names = _Machine(), None, set()
-    try:
-        for instruction in instructions(pickle, most):
-            names.add(instruction.name)
-            machine.follow(instruction)
-    except NotScannedError as error:
-        problem = error
-    imports = tuple(PickleImport(*name, is_called) for name, is_called in machine.imports.items())
-    return PickleContent(imports, problem, problem is None and names <= _NUMBER)
-
-
-class _Memo:
-    """Values that a pickle numbered. Numbers that follow each other cost a list entry each, others are limited."""
-
-    def __init__(self) -> None:
-        self._dense: list[_Symbol] = []
-        self._sparse: dict[int, _Symbol] = {}
-
-    def put(self, number: int, value: _Symbol) -> None:
-        if number < len(self._dense):
-            self._dense[number] = value
-        elif number == len(self._dense) and number not in self._sparse:
-            self._dense.append(value)
-        else:
-            self._sparse[number] = value
-            if len(self._sparse) > MAX_SPARSE_MEMO:
-                reason = f"numbers more than {MAX_SPARSE_MEMO} values out of order; the rest was not scanned"
-                raise NotScannedError("scan-limit", reason)
-
-    def append(self, value: _Symbol) -> None:
-        self.put(len(self._dense) + len(self._sparse), value)
-
-    def get(self, number: int) -> _Symbol:
-        return self._dense[number] if 0 <= number < len(self._dense) else self._sparse.get(number)
-
-
-class _Machine:
-    """Follows instructions with a stack of symbols. It is lenient: what an empty stack lacks is a value unknown."""
-
-    def __init__(self) -> None:
-        self.imports: dict[tuple[str, str], bool] = {}
-        self._stack: list[_Symbol] = []
-        self._memo = _Memo()
-
-    def follow(self, instruction: Instruction) -> None:
-        special = _SPECIAL.get(instruction.name)
-        if special is not None:
-            special(self, instruction.argument)
-            return
-        effect = _EFFECTS[instruction.name]
-        if effect.takes_to_mark:
-            self._pop_to_mark()
-        if effect.takes:
-            del self._stack[-effect.takes :]
-        self._stack.extend([None] * effect.gives)
-
-    def _pop(self) -> _Symbol:
-        return self._stack.pop() if self._stack else None
-
-    def _pop_to_mark(self) -> list[_Symbol]:
-        found: list[_Symbol] = []
-        while self._stack and (value := self._stack.pop()) is not _MARK:
-            found.append(value)
-        return found[::-1]
-
-    def _import(self, module: str, name: str) -> _Imported:
-        module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
-        self.imports.setdefault((module, name), False)
-        return _Imported((module, name))
-
-    def _call(self, callee: _Symbol) -> None:
-        if isinstance(callee, _Imported | _Made):
-            self.imports[callee.name] = True
-            self._stack.append(_Made(callee.name))
-        else:
-            self._stack.append(None)
-
-    def mark(self, _: bytes | None) -> None:
-        self._stack.append(_MARK)
-
-    def text(self, argument: bytes | None) -> None:
-        self._stack.append(None if argument is None else argument.decode("utf-8", "replace"))
-
-    def escaped_text(self, argument: bytes | None) -> None:
-        self._stack.append(None if argument is None else argument.decode("raw-unicode-escape", "replace"))
-
-    def quoted_text(self, argument: bytes | None) -> None:
-        """Python 2's text, of which `pickle` removes one pair of quotes and the escapes."""
-        self._stack.append(None if argument is None else argument.strip()[1:-1].decode("unicode-escape", "replace"))
-
-    def latin_text(self, argument: bytes | None) -> None:
-        self._stack.append(None if argument is None else argument.decode("latin-1"))
-
-    def look_up(self, argument: bytes | None) -> None:
-        self._stack.append(self._import(*_names(argument)))
-
-    def look_up_from_stack(self, _: bytes | None) -> None:
-        name, module = self._pop(), self._pop()
-        module, name = (part if isinstance(part, str) else COMPUTED for part in (module, name))
-        self._stack.append(self._import(module, name))
-
-    def look_up_extension(self, argument: bytes | None) -> None:
-        number = int.from_bytes(argument or b"", "little")
-        self._stack.append(self._import("copyreg", f"extension {number}"))
-
-    def make_from_line(self, argument: bytes | None) -> None:
-        self._pop_to_mark()
-        self._call(self._import(*_names(argument)))
-
-    def make_from_mark(self, _: bytes | None) -> None:
-        found = self._pop_to_mark()
-        self._call(found[0] if found else None)
-
-    def call(self, _: bytes | None) -> None:
-        self._pop()
-        self._call(self._pop())
-
-    def call_with_keywords(self, argument: bytes | None) -> None:
-        self._pop()
-        self.call(argument)
-
-    def build(self, _: bytes | None) -> None:
-        self._pop()
-        self._call(self._pop())
-
-    def put(self, argument: bytes | None) -> None:
-        self._memo.put(_number(argument), self._stack[-1] if self._stack else None)
-
-    def put_line(self, argument: bytes | None) -> None:
-        self._memo.put(_decimal(argument), self._stack[-1] if self._stack else None)
-
-    def memoize(self, _: bytes | None) -> None:
-        self._memo.append(self._stack[-1] if self._stack else None)
-
-    def get(self, argument: bytes | None) -> None:
-        self._stack.append(self._memo.get(_number(argument)))
-
-    def get_line(self, argument: bytes | None) -> None:
-        self._stack.append(self._memo.get(_decimal(argument)))
-
-    def duplicate(self, _: bytes | None) -> None:
-        self._stack.append(self._stack[-1] if self._stack else None)
-
-
-def _names(argument: bytes | None) -> tuple[str, str]:
-    if argument is None:
-        return COMPUTED, COMPUTED
-    module, _, name = argument.decode("utf-8", "backslashreplace").partition("\n")
-    return module, name
-
-
-def _number(argument: bytes | None) -> int:
-    return int.from_bytes(argument or b"", "little")
-
-
-def _decimal(argument: bytes | None) -> int:
-    try:
-        number = int(argument or b"")
-    except ValueError:
-        number = -1
-    if number < 0:
-        raise NotScannedError("unreadable-file", f"numbers a value as {argument!r:.40}, which is no number")
-    return number
-
-
-class _Effect(NamedTuple):
-    """How an instruction without a method changes the stack: values taken down to a mark, then a number, then given."""
-
-    takes_to_mark: bool
-    takes: int
-    gives: int
-
-
-_KEEP_THEIR_TARGET: Final = frozenset({"APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS", "READONLY_BUFFER"})
-
-
-def _effect(opcode: pickletools.OpcodeInfo) -> _Effect:
-    before = opcode.stack_before
-    to_mark = pickletools.markobject in before
-    takes = before.index(pickletools.markobject) if to_mark else len(before)
-    kept = int(opcode.name in _KEEP_THEIR_TARGET)
-    return _Effect(to_mark, takes - kept, len(opcode.stack_after) - kept)
-
-
-_EFFECTS: Final[Mapping[str, _Effect]] = {opcode.name: _effect(opcode) for opcode in pickletools.opcodes}
-_NUMBER: Final = frozenset(
-    {
+_OPCODES: Final = {ord(opcode.code): opcode for opcode in pickletools.opcodes}
+_LENGTH_BYTES: Final = {
+    pickletools.TAKEN_FROM_ARGUMENT1: 1,
+    pickletools.TAKEN_FROM_ARGUMENT4: 4,
+    pickletools.TAKEN_FROM_ARGUMENT4U: 4,
+    pickletools.TAKEN_FROM_ARGUMENT8U: 8,
+}
+_OF_A_NUMBER: Final = frozenset(
+    [
         "PROTO",
         "FRAME",
         "STOP",
@@ -268,34 +70,208 @@ _NUMBER: Final = frozenset(
         "BINPUT",
         "PUT",
         "MEMOIZE",
-    }
+    ]
 )
-_SPECIAL: Final[Mapping[str, Callable[[_Machine, bytes | None], None]]] = {
-    "MARK": _Machine.mark,
-    "UNICODE": _Machine.escaped_text,
-    "BINUNICODE": _Machine.text,
-    "SHORT_BINUNICODE": _Machine.text,
-    "BINUNICODE8": _Machine.text,
-    "STRING": _Machine.quoted_text,
-    "BINSTRING": _Machine.latin_text,
-    "SHORT_BINSTRING": _Machine.latin_text,
-    "GLOBAL": _Machine.look_up,
-    "STACK_GLOBAL": _Machine.look_up_from_stack,
-    "EXT1": _Machine.look_up_extension,
-    "EXT2": _Machine.look_up_extension,
-    "EXT4": _Machine.look_up_extension,
-    "INST": _Machine.make_from_line,
-    "OBJ": _Machine.make_from_mark,
-    "REDUCE": _Machine.call,
-    "NEWOBJ": _Machine.call,
-    "NEWOBJ_EX": _Machine.call_with_keywords,
-    "BUILD": _Machine.build,
-    "PUT": _Machine.put_line,
-    "BINPUT": _Machine.put,
-    "LONG_BINPUT": _Machine.put,
-    "MEMOIZE": _Machine.memoize,
-    "GET": _Machine.get_line,
-    "BINGET": _Machine.get,
-    "LONG_BINGET": _Machine.get,
-    "DUP": _Machine.duplicate,
+_ENCODINGS: Final = {
+    "UNICODE": "raw-unicode-escape",
+    "STRING": "unicode-escape",
+    "BINSTRING": "latin-1",
+    "SHORT_BINSTRING": "latin-1",
+    **dict.fromkeys(("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"), "utf-8"),
 }
+_KEEP_THEIR_TARGET: Final = frozenset({"APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS", "READONLY_BUFFER"})
+_MARK: Final = object()
+
+
+class _Effect(NamedTuple):
+    """Values that an instruction takes from the stack, down to a mark and then by number, and those that it gives."""
+
+    takes_to_mark: bool
+    takes: int
+    gives: int
+
+
+def _effect(opcode: pickletools.OpcodeInfo) -> _Effect:
+    before = opcode.stack_before
+    to_mark = pickletools.markobject in before
+    takes = before.index(pickletools.markobject) if to_mark else len(before)
+    kept = int(opcode.name in _KEEP_THEIR_TARGET)
+    return _Effect(to_mark, takes - kept, len(opcode.stack_after) - kept)
+
+
+_EFFECTS: Final[Mapping[str, _Effect]] = {opcode.name: _effect(opcode) for opcode in pickletools.opcodes}
+
+
+def starts_like_a_pickle(head: bytes) -> bool:
+    """Say whether content starts with a protocol and a known instruction, as pickles do from protocol 2 on."""
+    return len(head) > 2 and head[0] == 0x80 and 1 <= head[1] <= 5 and head[2] in _OPCODES
+
+
+def content_of(pickle: BinaryIO, most: int = MAX_INSTRUCTIONS) -> PickleContent:
+    """Follow one pickle, up to its STOP or as far as possible.
+
+    :param pickle: seekable, at the start of the pickle; afterwards behind what was read
+    :param most: how many instructions are read
+    """
+    machine, problem, names = _Machine(), None, set()
+    try:
+        for name, argument in _instructions(pickle, most):
+            names.add(name)
+            machine.follow(name, argument)
+    except NotScannedError as error:
+        problem = error
+    except DAMAGE as error:
+        problem = unreadable(error)
+    imports = tuple(PickleImport(*name, is_called) for name, is_called in machine.imports.items())
+    return PickleContent(imports, problem, problem is None and names <= _OF_A_NUMBER)
+
+
+class _Machine:
+    """Follows instructions with a stack of texts, names of imports, and None for all other values.
+
+    It is lenient: an empty stack gives None. What a call returns has the name of what was called.
+    """
+
+    def __init__(self) -> None:
+        self.imports: dict[tuple[str, str], bool] = {}
+        self._stack: list[object] = []
+        self._memo: dict[int, object] = {}
+
+    def follow(self, name: str, argument: bytes | None) -> None:
+        stack = self._stack
+        if name in _ENCODINGS:
+            stack.append(None if argument is None else _text(name, argument))
+        elif name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            self._memo[len(self._memo) if name == "MEMOIZE" else _number(name, argument)] = self._top()
+            if len(self._memo) > MAX_MEMO:
+                raise NotScannedError("scan-limit", f"numbers more than {MAX_MEMO} values; the rest was not scanned")
+        elif name in ("GET", "BINGET", "LONG_BINGET"):
+            stack.append(self._memo.get(_number(name, argument)))
+        elif name in ("DUP", "MARK"):
+            stack.append(_MARK if name == "MARK" else self._top())
+        elif name in ("REDUCE", "NEWOBJ", "NEWOBJ_EX", "BUILD"):
+            del stack[-2 if name == "NEWOBJ_EX" else -1 :]
+            self._call(self._pop())
+        elif not self._followed_import(name, argument):
+            effect = _EFFECTS[name]
+            if effect.takes_to_mark:
+                self._pop_to_mark()
+            if effect.takes:
+                del stack[-effect.takes :]
+            stack.extend([None] * effect.gives)
+
+    def _followed_import(self, name: str, argument: bytes | None) -> bool:
+        match name:
+            case "GLOBAL":
+                self._stack.append(self._import(*_names(argument)))
+            case "STACK_GLOBAL":
+                names = (self._pop(), self._pop())[::-1]
+                self._stack.append(self._import(*(each if isinstance(each, str) else COMPUTED for each in names)))
+            case "EXT1" | "EXT2" | "EXT4":
+                self._stack.append(self._import("copyreg", f"extension {_number(name, argument)}"))
+            case "INST":
+                self._pop_to_mark()
+                self._call(self._import(*_names(argument)))
+            case "OBJ":
+                self._call(self._pop_to_mark())
+            case _:
+                return False
+        return True
+
+    def _top(self) -> object:
+        return self._stack[-1] if self._stack else None
+
+    def _pop(self) -> object:
+        return self._stack.pop() if self._stack else None
+
+    def _pop_to_mark(self) -> object:
+        """Return the value above the mark."""
+        first = None
+        while self._stack and (value := self._stack.pop()) is not _MARK:
+            first = value
+        return first
+
+    def _import(self, module: str, name: str) -> tuple[str, str]:
+        found = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
+        self.imports.setdefault(found, False)
+        return found
+
+    def _call(self, callee: object) -> None:
+        if isinstance(callee, tuple):
+            self.imports[callee] = True
+        self._stack.append(callee if isinstance(callee, tuple) else None)
+
+
+def _text(name: str, argument: bytes) -> str:
+    """Decode as `pickle` does, which removes one pair of quotes from Python 2's texts."""
+    raw = argument.strip()[1:-1] if name == "STRING" else argument
+    return raw.decode(_ENCODINGS[name], "replace")
+
+
+def _names(argument: bytes | None) -> tuple[str, str]:
+    if argument is None:
+        return COMPUTED, COMPUTED
+    module, _, name = argument.decode("utf-8", "backslashreplace").partition("\n")
+    return module, name
+
+
+def _number(name: str, argument: bytes | None) -> int:
+    if name not in ("PUT", "GET"):
+        return int.from_bytes(argument or b"", "little")
+    try:
+        number = int(argument or b"")
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise NotScannedError("unreadable-file", f"numbers a value as {argument!r:.40}, which is no number")
+    return number
+
+
+def _instructions(content: BinaryIO, most: int) -> Iterator[tuple[str, bytes | None]]:
+    """Yield name and argument of each instruction up to STOP; None for an argument that is too long to matter.
+
+    Arguments are not interpreted, because `pickle` accepts more spellings of them than `pickletools.genops` does.
+    """
+    start = content.tell()
+    end = content.seek(0, io.SEEK_END)
+    content.seek(start)
+    for _ in range(most):
+        opcode = _OPCODES.get(_read(content, 1)[0])
+        if opcode is None:
+            raise NotScannedError("unreadable-file", f"holds no pickle instruction at byte {content.tell() - 1}")
+        yield opcode.name, _argument(content, opcode, end)
+        if opcode.name == "STOP":
+            return
+    raise NotScannedError("scan-limit", f"has more than {most} pickle instructions; the rest was not scanned")
+
+
+def _argument(content: BinaryIO, opcode: pickletools.OpcodeInfo, end: int) -> bytes | None:
+    size = 0 if opcode.arg is None else opcode.arg.n
+    if size == pickletools.UP_TO_NEWLINE:
+        lines = [_line(content) for _ in range(2 if opcode.name in ("GLOBAL", "INST") else 1)]
+        return b"\n".join(line for line in lines if line is not None) if None not in lines else None
+    if size in _LENGTH_BYTES:
+        is_signed = size == pickletools.TAKEN_FROM_ARGUMENT4
+        size = int.from_bytes(_read(content, _LENGTH_BYTES[size]), "little", signed=is_signed)
+        if size < 0 or content.tell() + size > end:
+            raise NotScannedError("unreadable-file", f"ends within a pickle instruction of {size} bytes")
+        if size > LONGEST_TEXT:
+            content.seek(size, io.SEEK_CUR)
+            return None
+    return _read(content, size)
+
+
+def _line(content: BinaryIO) -> bytes | None:
+    line = found = content.readline(LONGEST_TEXT)
+    while found and not found.endswith(b"\n"):
+        line, found = b"", content.readline(LONGEST_TEXT)
+    return (line[:-1] if line else None) if found else _ended()
+
+
+def _read(content: BinaryIO, size: int) -> bytes:
+    found = content.read(size)
+    return found if len(found) == size else _ended()
+
+
+def _ended() -> bytes:
+    raise NotScannedError("unreadable-file", "ends before its pickle does")

@@ -40,7 +40,6 @@ UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")
 def load(folder: Path, documents: Documents) -> tuple[Claim, ...]:
     """Return the claims of a folder's TOML files, in the order of the file names; its conditions follow each claim.
 
-    :param documents: what the entries may cite
     :raises CatalogueError: naming file, entry and field of the first broken entry
     """
     entries = [(path, entry) for path in _files(folder) for entry in _load_file(path, documents)]

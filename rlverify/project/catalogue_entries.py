@@ -61,10 +61,7 @@ EXPECTED_WITHOUT_FAULT = (Verdict.CONFIRMED, Verdict.REFUTED)
 
 
 def can_be_true_and_false(claimed: tuple[float, float]) -> tuple[float, float]:
-    """The ends of what is claimed.
-
-    :raises ValueError: if no number, or every number, lies between them
-    """
+    """The ends of what is claimed."""
     low, high = claimed
     if not low < high:
         raise ValueError(f"from {low:g} to {high:g} holds no interval; write the lower end first")
@@ -104,10 +101,7 @@ class EarlierEntry(BaseModel):
 
 
 class ConditionEntry(BaseModel):
-    """One ``[[claim.condition]]`` table: a figure that tests the claim under another condition.
-
-    What a figure's claim says itself is taken from there, where this leaves it out.
-    """
+    """One ``[[claim.condition]]`` table: a figure that tests the claim under another condition."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -125,10 +119,7 @@ class ConditionEntry(BaseModel):
 
 
 class ClaimEntry(BaseModel):
-    """One ``[[claim]]`` table as it is written.
-
-    Its validators raise a ``ValueError`` with two arguments: the field, and what is wrong with it.
-    """
+    """One ``[[claim]]`` table as it is written."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

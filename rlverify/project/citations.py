@@ -23,12 +23,7 @@ def document_key(name: str) -> str:
 
 @dataclass(frozen=True)
 class Citation:
-    """Some consecutive lines of a document.
-
-    :param document: the key of the document
-    :param first: number of the first line, from 1
-    :param last: number of the last line
-    """
+    """Some consecutive lines of a document."""
 
     document: str
     first: int
@@ -42,21 +37,14 @@ class Citation:
 
 @dataclass(frozen=True)
 class Documents:
-    """The documents of a project, by key.
-
-    :param paths: the file of each
-    :param lines: the lines of each
-    """
+    """The documents of a project, by key."""
 
     paths: Mapping[str, Path] = field(default_factory=dict)
     lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path) -> Documents:
-        """The Markdown files of a folder; a folder that does not exist holds none.
-
-        :raises CatalogueError: if one cannot be read, or two share a key
-        """
+        """The Markdown files of a folder; a folder that does not exist holds none."""
         paths: dict[str, Path] = {}
         lines: dict[str, tuple[str, ...]] = {}
         for path in sorted(folder.glob("*.md")):
@@ -87,16 +75,10 @@ class Documents:
         return Citation(key, first, last)
 
     def text(self, cite: str) -> str:
-        """The cited lines as they are written.
-
-        :raises ValueError: as `cite`
-        """
+        """The cited lines as they are written."""
         found = self.cite(cite)
         return "\n".join(self.lines[found.document][found.first - 1 : found.last])
 
     def positions(self, cites: Iterable[str]) -> set[tuple[str, int]]:
-        """Document and number of every cited line.
-
-        :raises ValueError: as `cite`
-        """
+        """Document and number of every cited line."""
         return {(each.document, number) for each in map(self.cite, cites) for number in each.numbers}

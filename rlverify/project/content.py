@@ -53,10 +53,7 @@ MEASURING: Final = ("probes", "faults", "experiments")
 
 
 def open_project(start: Path) -> Project:
-    """The project that a folder belongs to: the nearest from there upwards that has settings.
-
-    :raises SettingsError: if there is none, there is no such folder, or its settings are wrong
-    """
+    """The project that a folder belongs to: the nearest from there upwards that has settings."""
     if not start.is_dir():
         raise SettingsError(start, "", "there is no such folder; name one with --project")
     return Project(load_settings(find_root(start.absolute())))
@@ -91,10 +88,7 @@ class Project:
 
     @cached_property
     def folder(self) -> Path:
-        """The content package's folder.
-
-        :raises SettingsError: if there is no such package
-        """
+        """The content package's folder."""
         try:
             spec = importlib.util.find_spec(self.package)
         except ModuleNotFoundError:
@@ -145,11 +139,7 @@ class Project:
 
     @contextmanager
     def _importing(self) -> Iterator[None]:
-        """Tells broken code under test from broken code that measures, while either is imported.
-
-        :raises BrokenCodeError: if code under test cannot be imported
-        :raises HarnessError: if an import of other code ends the process, which must not become the exit code
-        """
+        """Tells broken code under test from broken code that measures, while either is imported."""
         try:
             yield
         except (Exception, SystemExit) as error:
@@ -188,10 +178,7 @@ class Project:
 
     @cached_property
     def figure_plots(self) -> Mapping[str, FigurePlot]:
-        """What draws each plot of figures, by name.
-
-        :raises RegistrationError: if one names a claim that is no figure
-        """
+        """What draws each plot of figures, by name."""
         figures = {claim.id for claim in self.claims if claim.figure is not None}
         found = self._load(FIGURE_PLOTS)
         for name, each in found.items():
@@ -244,10 +231,7 @@ class Project:
 
     @cached_property
     def code_places(self) -> Mapping[str, Path]:
-        """The folder, or file, of each package under test and of the content package, by dotted name.
-
-        :raises SettingsError: if there is no such package
-        """
+        """The folder, or file, of each package under test and of the content package, by dotted name."""
         places = {package: _place_of(package) for package in self.settings.under_test}
         for package, place in places.items():
             if place is None:
@@ -307,10 +291,7 @@ class Project:
 
 
 def _place_of(package: str) -> Path | None:
-    """The folder of a package, or the file of a single module; None where there is no such package.
-
-    It is found without importing the packages around it.
-    """
+    """The folder of a package, or the file of a single module; None where there is no such package."""
     top, *inside = package.split(".")
     spec = importlib.util.find_spec(top)
     if spec is None:

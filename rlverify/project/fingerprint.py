@@ -33,10 +33,7 @@ def digest(texts: Iterable[str]) -> str:
 
 
 def tree_text(tree: ast.AST) -> str:
-    """`ast.dump` without docstrings, and without what differs between Python versions: empty fields and layout.
-
-    It changes the tree.
-    """
+    """`ast.dump` without docstrings, and without what differs between Python versions: empty fields and layout."""
     for node in ast.walk(tree):
         if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
             del node.body[0]
@@ -47,18 +44,12 @@ def tree_text(tree: ast.AST) -> str:
 
 
 def source_digest(source: str | bytes, qualified_name: str = "") -> str:
-    """Digest of a source text, or of every definition in it under one qualified name (``Class.method``).
-
-    :raises LookupError: if the text defines no such name
-    """
+    """Digest of a source text, or of every definition in it under one qualified name (``Class.method``)."""
     return digest(tree_text(node) for node in definitions(ast.parse(source), qualified_name))
 
 
 def definitions(tree: ast.Module, qualified_name: str) -> list[ast.AST]:
-    """Every definition of a module under one qualified name; the module itself if that is empty.
-
-    :raises LookupError: if there is none
-    """
+    """Every definition of a module under one qualified name; the module itself if that is empty."""
     nodes: list[ast.AST] = [tree]
     for part in filter(None, qualified_name.split(".")):
         nodes = [found for node in nodes for found in _inside(node) if found.name == part]
@@ -115,11 +106,7 @@ def _imports_compiler(tree: ast.Module) -> bool:
 
 
 def first_lines(path: Path) -> dict[str, int]:
-    """The line in which each function of a file begins, by its qualified name; of several with one name, the first.
-
-    :raises SyntaxError: if it is not Python
-    :raises OSError: if it cannot be read
-    """
+    """The line in which each function of a file begins, by its qualified name; of several with one name, the first."""
     lines: dict[str, int] = {}
     for name, node in _functions(ast.parse(path.read_bytes()), ""):
         lines.setdefault(name, node.lineno)
@@ -142,11 +129,7 @@ def member_digest(function: Any) -> str:
 
 
 def file_digest(path: Path, qualified_name: str) -> str:
-    """`source_digest` of a file.
-
-    :raises LookupError: if the file defines no such name
-    :raises OSError: if it cannot be read
-    """
+    """`source_digest` of a file."""
     return _file_digest(path, path.stat().st_mtime_ns, qualified_name)
 
 
@@ -156,10 +139,7 @@ def _file_digest(path: Path, _modified: int, qualified_name: str) -> str:
 
 
 def module_path(name: str) -> Path:
-    """The source file of a dotted module name, found without importing its parents.
-
-    :raises LookupError: if there is none
-    """
+    """The source file of a dotted module name, found without importing its parents."""
     top, *rest = name.split(".")
     spec = importlib.util.find_spec(top)
     if spec is None:
@@ -176,11 +156,7 @@ def module_path(name: str) -> Path:
 
 
 def module_name(package: str, place: Path, path: Path) -> str:
-    """The dotted name of the module in a source file.
-
-    :param package: the package that the file belongs to
-    :param place: its folder, or its file if it is a single module
-    """
+    """The dotted name of the module in a source file."""
     inside = [] if path == place else [*path.relative_to(place).with_suffix("").parts]
     return ".".join((package, *(inside[:-1] if inside[-1:] == ["__init__"] else inside)))
 
@@ -214,10 +190,7 @@ def _imports_within(name: str, within: tuple[str, ...]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _imports_of_file(path: Path, _modified: int, package: str, within: tuple[str, ...]) -> tuple[str, ...]:
-    """The modules that a file imports from some packages; of one that is not Python none, which its import reports.
-
-    :param package: the package that relative imports in it start from
-    """
+    """The modules that a file imports from some packages; of one that is not Python none, which its import reports."""
     found: list[str] = []
     try:
         tree = ast.parse(path.read_bytes())
@@ -237,10 +210,7 @@ def is_within(name: str, packages: Iterable[str]) -> bool:
 
 
 def _imported_from(node: ast.ImportFrom, package: str, within: tuple[str, ...]) -> list[str]:
-    """What ``from module import names`` may import: the submodules of these names, and the module itself.
-
-    A package of ``within`` counts itself only for names that are no submodules of it.
-    """
+    """What ``from module import names`` may import: the submodules of these names, and the module itself."""
     try:
         module = importlib.util.resolve_name("." * node.level + (node.module or ""), package or None)
     except ImportError:  # a relative import beyond the top, which fails at run time as well

@@ -29,9 +29,7 @@ MISTAKES = (NameError, AttributeError, ImportError, TypeError)
 class Planted:
     """A planted fault, and what has happened with it so far in this process.
 
-    :param original: the healthy function
     :param is_production: whether a module, given by its dotted name, is code under test; None if nobody asks
-    :param executions: how often it has run
     :param by_production: whether code under test called it, directly or through others
     :param mistakes: errors in its own code (a misspelt name, say), which prove nothing, even if they are caught
     """
@@ -100,20 +98,14 @@ def plant(fault: Fault, is_production: Callable[[str], bool] | None = None) -> I
 
 
 def healthy_member(owner: str, member: str) -> Callable[..., Any]:
-    """The plain function of a member, as it is without any fault.
-
-    :param owner: as in `Fault`
-    """
+    """The plain function of a member, as it is without any fault."""
     if (owner, member) in _in_place:
         return _in_place[owner, member]
     return _function_of(inspect.getattr_static(_import_owner(owner), member))
 
 
 def source_of_fault(fault: Fault) -> tuple[str, str] | None:
-    """The target of a fault and the source of its replacement; None if one is missing.
-
-    Decorators, and comments for linters and type checkers, are left out.
-    """
+    """The target of a fault and the source of its replacement; None if one is missing."""
     try:
         _find_member(_resolve_owner(fault), fault)
         return fault.target, source_of(fault.replacement)
@@ -224,13 +216,7 @@ SHOWN = 3
 
 
 def unreached_hint(planted: Planted, is_production: Callable[[str], bool]) -> str | None:
-    """Why production code does not run the fault, while it is planted; None if it does, or if nothing is known.
-
-    A fault that only the probe has run counts as unreached if a module holds the healthy function by name: production
-    code runs that one. Otherwise production code would have run the fault, which the probe called directly.
-
-    :param is_production: whether a module, given by its dotted name, is code under test
-    """
+    """Why production code does not run the fault, while it is planted; None if it does, or if nothing is known."""
     if planted.by_production:
         return None
     found = [*_holders(planted.original, is_production)]

@@ -21,10 +21,7 @@ Entry = TypeVar("Entry")
 
 
 class Registry(Generic[Entry]):
-    """Entries by name, each with the module that registered it.
-
-    :param kind: what the entries are, for messages
-    """
+    """Entries by name, each with the module that registered it."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -32,11 +29,7 @@ class Registry(Generic[Entry]):
         self._modules: dict[str, str] = {}
 
     def add(self, name: str, entry: Entry, module: str) -> None:
-        """Register an entry.
-
-        :param module: dotted name of the module that registers it
-        :raises RegistrationError: if the name is taken
-        """
+        """Register an entry."""
         if name in self.entries:
             raise RegistrationError(
                 f"two {self.kind}s are named {name!r}: in {self._modules[name]} and {module}; rename one of them"
@@ -45,10 +38,7 @@ class Registry(Generic[Entry]):
         self._modules[name] = module
 
     def load(self, package: str) -> Mapping[str, Entry]:
-        """Import every module of a package and return what they registered, by name.
-
-        Without such a package, there is nothing.
-        """
+        """Import every module of a package and return what they registered, by name."""
         if importlib.util.find_spec(package) is None:
             return {}
         with stdout_sent_to_stderr():  # what it prints must not mix with what the program prints
@@ -77,9 +67,7 @@ class Fault:
 
     :param owner: the class or module whose member is replaced: ``package.module:Class`` or ``package.module``
     :param member: the name of the method, property or function in it
-    :param replacement: a function of the same signature
     :param pins: fingerprint of the healthy member
-    :param area: the part of the core that it belongs to
     :param defined_in: the module that defines the fault, for the digest of the experiment
     :param claimed: whether a claim of the catalogue is about it; else only tests that must detect it name it
     """
@@ -132,10 +120,7 @@ unclaimed = functools.partial(fault, claimed=False)
 
 
 def add_fault(new: Fault) -> Fault:
-    """Register a fault that was not made by the decorator.
-
-    :raises RegistrationError: if another fault has this name
-    """
+    """Register a fault that was not made by the decorator."""
     FAULTS.add(new.name, new, new.defined_in)
     return new
 
@@ -153,10 +138,7 @@ PROBES: Registry[Probe] = Registry("probe")
 
 
 def probe(name: str) -> Callable[[Function], Function]:
-    """Register the decorated function as the probe ``name``.
-
-    :raises RegistrationError: if another probe has this name
-    """
+    """Register the decorated function as the probe ``name``."""
     return _registering(PROBES, name)  # type: ignore[no-any-return]
 
 
@@ -166,10 +148,7 @@ EXPERIMENTS: Registry[Experiment] = Registry("experiment")
 
 
 def experiment(name: str) -> Callable[[Function], Function]:
-    """Register the decorated function as the experiment ``name``.
-
-    :raises RegistrationError: if another experiment has this name
-    """
+    """Register the decorated function as the experiment ``name``."""
     return _registering(EXPERIMENTS, name)  # type: ignore[no-any-return]
 
 
@@ -207,11 +186,7 @@ PlotDrawing: TypeAlias = Callable[..., Plot]
 
 @dataclass(frozen=True)
 class FigurePlot:
-    """A plot of the values of figures.
-
-    :param claims: ids of the figures
-    :param draw: is called with the values of each figure, one for each run
-    """
+    """A plot of the values of figures."""
 
     claims: tuple[str, ...]
     draw: PlotDrawing
@@ -283,7 +258,5 @@ def facts(name: str) -> Callable[[Function], Function]:
     """Register the decorated function of a module in ``pages``: what it returns is ``data.facts[name]`` in templates.
 
     The facts ``remarks`` are a line of Markdown for the section of a claim, by its id.
-
-    :raises RegistrationError: if other facts have this name
     """
     return _registering(FACTS, name)  # type: ignore[no-any-return]

@@ -15,10 +15,7 @@ from rlverify.records.errors import SettingsError, suggestion
 
 
 def toml_of(path: Path, broken: Callable[[str], Exception]) -> dict[str, Any]:
-    """What a file says, unchecked.
-
-    :param broken: makes the error for a file that cannot be read, from the reason
-    """
+    """What a file says, unchecked."""
     try:
         return tomllib.loads(path.read_bytes().decode())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -65,17 +62,11 @@ class ReportPaths:
 class Settings:
     """The settings of one project. Every path is absolute.
 
-    :param root: the folder of its ``pyproject.toml``
     :param content: dotted name of the package with ``faults``, ``probes``, ``experiments``, ``plots`` and ``pages``
     :param under_test: dotted names of the packages that are verified
     :param catalogue: folder of the TOML files with the claims; None for ``catalogue`` in the content package
     :param documents: folder of the documents that claims cite; None for ``documents`` in the content package
-    :param reports: folder of the reports and of the committed evidence
-    :param tests: folder of the test suite
     :param pythonpath: folders from which the packages are imported, before any other
-    :param libraries: distributions of which another version counts as other code
-    :param suites: suites of checks that the gate runs as well, as ``package.module:suite``
-    :param command: how the reports spell the command ``rlverify``
     """
 
     root: Path
@@ -109,10 +100,7 @@ class _Table(BaseModel):
 
 
 def find_root(start: Path) -> Path:
-    """The nearest folder, from ``start`` upwards, whose ``pyproject.toml`` has the table ``[tool.rlverify]``.
-
-    :raises SettingsError: if there is none, or a ``pyproject.toml`` on the way cannot be read
-    """
+    """The nearest folder, from ``start`` upwards, whose ``pyproject.toml`` has the table ``[tool.rlverify]``."""
     for folder in (start, *start.parents):
         if (folder / FILE).is_file() and settings_in(folder / FILE) is not None:
             return folder
@@ -160,10 +148,7 @@ def load_settings(root: Path) -> Settings:
 
 
 def suites_alone(start: Path) -> tuple[Path, tuple[str, ...]] | None:
-    """The root and the suites of a project whose table has ``suites`` and nothing else; None for any other project.
-
-    :raises SettingsError: if there is no project, or the suites are no list of texts
-    """
+    """The root and the suites of a project whose table has ``suites`` and nothing else; None for any other project."""
     root = find_root(start)
     content = settings_in(root / FILE)
     if content is None or set(content) != {"suites"}:

@@ -54,14 +54,9 @@ class FixGrade(StrEnum):
 class DocumentedProblem:
     """What a document says about a problem in addition to its existence, in our own words; empty where it says nothing.
 
-    :param category: the kind of risk
-    :param components: the parts of the system that it touches
     :param scenario: how it comes about, step by step
-    :param impact: what it costs
-    :param recommendation: what is to be done
     :param priority: its place in the document's own order, P0 first
     :param probability: how likely it is said to be
-    :param effort: how much work its fix is said to be
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -110,9 +105,7 @@ class Figure:
 class EarlierCriterion:
     """How a claim was judged before its criterion was changed.
 
-    :param criterion: in words
     :param until: the last day on which it was used, as in ``2026-11-25``
-    :param why: why it was changed
     """
 
     criterion: str
@@ -125,25 +118,18 @@ class EarlierCriterion:
 class Claim:
     """One statement of a document, with the experiment that tests it.
 
-    :param statement: what is asserted, in our own words
     :param if_true: what is expected to be observed if it is true
-    :param documented_status: what the document says has become of it
     :param expected_verdict: written before it is measured; the gate compares
     :param fault: name of the fault that re-injects the defect; None where the statement is tested on healthy code
     :param shows: the symptoms that the fault must violate, and the only ones; empty where each symptom of the probe is
         one of this claim, so that any of them will do
     :param against_document: whether CONFIRMED contradicts a document, because the document recommends what is planted
     :param documented_fix: name of the replacement that applies the document's fix to the faulty code
-    :param fix_statement: what that fix does, in our own words
     :param probe: name of the probe that looks for the symptoms; empty where a figure is claimed
-    :param modules: dotted names of the modules that it is about, for readers
     :param seeds: one run of the probe, or one paired run of the experiment, for each
-    :param killed_by: ids of the tests of the suite that fail when the fault is planted
     :param cites: the lines of the documents that state it, as `rlverify.project.citations` reads them: ``notes:44-60``
     :param part_of: id of the problem that this is an effect, an option or an assurance of; empty where it is its own
-    :param problem: what the document says about it in addition to its existence, or None
     :param experiment: name of the experiment that measures the figure; empty where none is claimed
-    :param figure: the figure that is claimed, or None
     :param basis: what the document gives for it; of a finding, for what it contradicts; None if unclassified
     :param scale: what the measurement runs on; None if unclassified
     :param hedge: the document's own word where it states only a possibility, such as ``may``; a case in which that does
@@ -152,7 +138,6 @@ class Claim:
     :param assessed: our severity, after measuring: the harm that the defect or the wrong statement does, or None
     :param action: what an engineer should do about it, in one sentence
     :param condition_of: id of the claim that this measures again under another condition; empty for all others
-    :param condition: that condition in a few words
     :param of_fix: whether the condition is about the claim's documented fix, which CONFIRMED says is a cure
     :param earlier: criteria that were changed after a result, the oldest first
     :param invariant: why no setting can change the verdict; empty where conditions show it

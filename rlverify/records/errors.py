@@ -13,11 +13,7 @@ class HarnessError(Exception):
 
 
 class BrokenCodeError(HarnessError):
-    """Code under test cannot be imported, so that no claim can be measured: whoever changed it broke it.
-
-    :param place: file and line
-    :param error: what the import of it raised
-    """
+    """Code under test cannot be imported, so that no claim can be measured: whoever changed it broke it."""
 
     def __init__(self, place: str, error: BaseException) -> None:
         message = " ".join(str(error.msg if isinstance(error, SyntaxError) else error).split())
@@ -90,11 +86,7 @@ class MatrixError(HarnessError, ValueError):
 
 
 class ModelFileError(HarnessError, ValueError):
-    """A model file cannot be read, or does not fit the model; the model is unchanged.
-
-    :param path: the file
-    :param reason: what is wrong with it
-    """
+    """A model file cannot be read, or does not fit the model; the model is unchanged."""
 
     def __init__(self, path: str | PathLike[str], reason: str) -> None:
         super().__init__(

@@ -20,9 +20,6 @@ class FaultPlan:
     :param kind: ``defect`` of a claim expected CONFIRMED; ``fix`` that a document describes and that leaves something
         broken; ``named``, a fault that only tests named by documents must detect; ``null``, which changes
         nothing; ``never a bug``, of a claim expected NOT REPRODUCED
-    :param claims: ids of the claims that name it in this role
-    :param area: the part of the core that it belongs to
-    :param checks: the tests that must detect it, as the catalogue and the lists of named tests give them
     :param tests: all tests that are run, which are those of its area and its checks
     """
 
@@ -49,7 +46,6 @@ class FaultResult:
     """What became of a fault.
 
     :param fate: ``unreached`` if no test ran it, else ``killed`` if a test failed and ``survived`` if none did
-    :param reached: whether it was executed
     :param killers: the tests that failed, cases of one test as one
     :param diff: the fault next to the healthy member, where it survived and is more than a null fault
     """
@@ -74,12 +70,7 @@ class FaultResult:
 
 @dataclass(frozen=True)
 class NamedSuite:
-    """The tests that a document names in one file.
-
-    :param document: its number
-    :param file: relative to the folder that holds the tests' folder
-    :param tests: their ids
-    """
+    """The tests that a document names in one file."""
 
     document: str
     file: str
@@ -88,12 +79,7 @@ class NamedSuite:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Which tests detect which faults.
-
-    :param measured: the day, as in 2026-11-27
-    :param tests: what became of each test on healthy code, by id
-    :param suites: the tests that the documents name
-    """
+    """Which tests detect which faults."""
 
     measured: str
     rows: tuple[FaultResult, ...]

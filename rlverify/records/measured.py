@@ -45,10 +45,6 @@ class Run:
 
     :param executions: how often the planted fault ran; 0 where production code runs other code, None where nothing was
         planted
-    :param error: one line, where the probe crashed or its process died
-    :param stale: the fault's target has changed, so that nothing was run
-    :param traceback: the whole of ``error``, for the raw evidence only
-    :param seconds: how long it took on the machine that ran it
     :param hint: why production code does not run the planted fault, and what to target instead
     """
 
@@ -68,9 +64,6 @@ class PairedRun:
     """One experiment, run once under one seed.
 
     :param quantities: name and value of each, in the unit of the claim that names it, finite
-    :param seconds: how long it took on the machine that ran it
-    :param error: one line, where the experiment crashed or its process died
-    :param traceback: the whole of ``error``, for the raw evidence only
     """
 
     experiment: str
@@ -112,8 +105,6 @@ class VariantEvidence:
     :param runs: how many ended; those that crashed are in ``errors``
     :param held_runs: in how many every observation held
     :param reached: whether the planted fault was executed in every run; None where nothing was planted
-    :param stale: why the fault could not be planted any more, or None
-    :param hint: as in `Run`, of the first run that has one
     """
 
     variant: Variant
@@ -130,16 +121,10 @@ class VariantEvidence:
 class FigureEvidence:
     """A figure over all its paired runs, in the unit of the claim and rounded to what repeats.
 
-    All but the values is computed from them.
-
     :param values: the quantity in each run that ended, in the order of the seeds and rounded to what repeats; those
         that crashed are in ``errors``
-    :param mean: of the values
-    :param low: lower end of the 95 % bootstrap interval of the mean
-    :param high: upper end of it
     :param effect_size: Cohen's d_z, the mean over the standard deviation of the runs; None where they are all the
         same to the digits that are kept
-    :param claimed: as in the claim
     :param criterion: digest of the criterion by which it was judged, as `criterion_digest` gives it
     """
 
@@ -160,12 +145,7 @@ class FigureEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known about one claim; the verdict is computed from it and from nothing else.
-
-    :param variants: what a probe observed; empty where a figure was measured
-    :param shows: as in the claim
-    :param figure: what an experiment measured, or None
-    """
+    """All that is known about one claim; the verdict is computed from it and from nothing else."""
 
     claim_id: str
     seeds: tuple[int, ...]

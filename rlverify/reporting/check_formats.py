@@ -93,10 +93,7 @@ def shown_path(path: Path, folder: Path) -> str:
 
 
 def json_of_checks(run: CheckRun, folder: Path) -> str:
-    """The exit code, a summary, and for each subject its place and records.
-
-    :param folder: that paths are relative to
-    """
+    """The exit code, a summary, and for each subject its place and records."""
     content = {
         "schema_version": SCHEMA_VERSION,
         "exit_code": run.exit_code,
@@ -154,13 +151,9 @@ def _status(record: CheckRecord) -> ClaimStatus:
 
 
 def sarif_of_checks(run: CheckRun, folder: Path) -> str:
-    """Return the whole file: a result for each check that is not as expected, where its factory is defined.
-
-    A check that could not be run is a notification.
-
-    :param folder: the root of the repository, that locations are relative to
-    """
-    found = [(each.target, record) for each in run.subjects for record in each.records if _is_result(record)]
+    """Return the whole file: a result for each check that is not as expected, where its factory is defined."""
+    pairs = [(each.target, record) for each in run.subjects for record in each.records]
+    found = [(target, each) for target, each in pairs if each.is_unexpected and each.status is not Status.ERROR]
     used = {record.check: target.subject.rule(record.check) for target, record in found}
     errors = [each for each in run.records if each.status is Status.ERROR]
     return sarif_document(
@@ -170,10 +163,6 @@ def sarif_of_checks(run: CheckRun, folder: Path) -> str:
         successful=not errors,
         notifications=map(details, errors),
     )
-
-
-def _is_result(record: CheckRecord) -> bool:
-    return record.is_unexpected and record.status is not Status.ERROR
 
 
 def _rule(rule: Rule) -> SarifRule:

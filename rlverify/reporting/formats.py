@@ -10,7 +10,7 @@ from rlverify.evidence.files import canonical_json
 from rlverify.records.problems import SCHEMA_VERSION, outcome_of
 from rlverify.reporting.html_report import render_html
 from rlverify.reporting.junit import junit_of_run
-from rlverify.reporting.outcome import FallenClaim, Outcome, summary
+from rlverify.reporting.outcome import Outcome, summary
 from rlverify.reporting.report_data import ReportData
 from rlverify.reporting.sarif import sarif_of_run
 from rlverify.reporting.step_summary import summary_of_run
@@ -30,7 +30,7 @@ def json_of_run(outcome: Outcome) -> str:
         "schema_version": SCHEMA_VERSION,
         **outcome_of(outcome.problems),
         "summary": summary(outcome),
-        "fallen": [_fallen_as_object(each) for each in outcome.fallen],
+        "fallen": [{**asdict(each), "claim": each.claim.id, "title": each.claim.title} for each in outcome.fallen],
         "notes": list(outcome.notes),
         "selection": outcome.selection or None,
         "claims": [
@@ -47,11 +47,6 @@ def json_of_run(outcome: Outcome) -> str:
         ],
     }
     return canonical_json(content)
-
-
-def _fallen_as_object(fallen: FallenClaim) -> dict[str, Any]:
-    content = asdict(fallen)
-    return {**content, "claim": fallen.claim.id, "title": fallen.claim.title}
 
 
 def as_object(record: Record) -> dict[str, Any]:

@@ -49,10 +49,6 @@ def html_of(
 
     Links between pages lead to their sections, and links to lines of a document to the document at the end. Links to
     other files become text.
-
-    :param pages: GitHub-flavoured Markdown, by the name that links have for the page
-    :param pictures: SVG, by the name that pages have for the picture
-    :param documents: key and lines of each document, by the name that links have for it
     """
     book = _Book(pages, pictures or {}, documents or {})
     sections = [(book.stem(name), book.section(name)) for name in pages]

@@ -35,11 +35,7 @@ class Rate:
 def kill_matrix(
     matrix: Matrix, claims: Sequence[Claim], templates: Path | None = None, command: str = "rlverify"
 ) -> str:
-    """Survivors, rates, faults and their killers by area, and what must survive.
-
-    :param templates: folder of the project's own templates, of which ``kill-matrix.md.j2`` replaces the engine's
-    :param command: how the page spells the command ``rlverify``
-    """
+    """Survivors, rates, faults and their killers by area, and what must survive."""
     must_die = [row for row in matrix.rows if not row.plan.must_survive]
     must_survive = [row for row in matrix.rows if row.plan.must_survive]
     return (
@@ -52,7 +48,7 @@ def kill_matrix(
             kill_rate=kill_rate(matrix),
             false_alarm_rate=false_alarm_rate(matrix),
             survivors=[row for row in must_die if not row.as_expected],
-            twice=_twice(must_die),
+            twice=[fault for fault, count in Counter(row.plan.fault for row in must_die).items() if count > 1],
             silent=[row for row in must_die if row.as_expected and row.blind and row.plan.kind != "fix"],
             areas=_by_area(must_die),
             must_survive=must_survive,
@@ -77,11 +73,6 @@ def false_alarm_rate(matrix: Matrix) -> Rate:
 
 def _rate(rows: Sequence[FaultResult]) -> Rate:
     return Rate(sum(row.fate == "killed" for row in rows), len(rows), len({row.plan.fault for row in rows}))
-
-
-def _twice(rows: Sequence[FaultResult]) -> list[str]:
-    """Faults that have more than one row."""
-    return [fault for fault, count in Counter(row.plan.fault for row in rows).items() if count > 1]
 
 
 def _by_area(rows: Sequence[FaultResult]) -> dict[str, list[FaultResult]]:

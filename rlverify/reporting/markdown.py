@@ -24,11 +24,7 @@ TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
 def render(template: str, data: ReportData, **context: object) -> str:
-    """A page from its template.
-
-    :param template: the name of a template of the project, or else of the engine
-    :param context: what the template is given in addition to ``data``
-    """
+    """A page from its template."""
     text = environment(data.templates).get_template(template).render(data=data, **context)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
@@ -38,8 +34,6 @@ def environment(own: Path | None) -> Environment:
     """What every template is rendered with.
 
     A template of the project replaces the engine's of the same name, which it can still extend as ``rlverify/NAME``.
-
-    :param own: folder of the project's own templates
     """
     engine = FileSystemLoader(TEMPLATES)
     folders = [FileSystemLoader(own)] if own is not None else []
@@ -107,13 +101,12 @@ def symptom_rows(evidence: Evidence) -> list[list[str]]:
     """One row a symptom: its name, then for each variant what became of it; the cells of a table."""
     symptoms = dict.fromkeys(each.symptom for variant in evidence.variants for each in variant.symptoms)
     return [
-        [cell(name), *(_outcome(phrasing.symptom_outcome(name, each)) for each in evidence.variants)]
+        [cell(name), *(_outcome(*phrasing.symptom_outcome(name, each)) for each in evidence.variants)]
         for name in symptoms
     ]
 
 
-def _outcome(told: tuple[str, str]) -> str:
-    values, outcome = told
+def _outcome(values: str, outcome: str) -> str:
     return f"{cell(values)}; {outcome}" if values else outcome
 
 

@@ -42,18 +42,12 @@ class SymptomChange:
 class FallenClaim:
     """A claim that fell, and what a reader needs to find out why.
 
-    :param kind: the worst of its problems
-    :param headline: what was measured and expected, in a few words
-    :param changes: the symptoms that differ, the most telling first
     :param reason: why it fell, in a sentence, where no symptom shows it; else empty
     :param suspects: files that may be the reason, the likeliest first; relative to the project where they are in it
     :param suspect_line: the line of the first of them in which its first changed function begins, from 1
     :param edit: the lines that changed there, as a diff has them: "- " before an old one, "+ " before a new one
     :param changed: those of them that changed since the base
     :param changed_parts: what changed of that which its runs executed, as `changed_by_claim` gives it
-    :param declared_in: the file of the catalogue, likewise
-    :param line: of that file, from 1
-    :param command: what reproduces it
     """
 
     claim: Claim
@@ -80,10 +74,7 @@ class FallenClaim:
 
 @dataclass(frozen=True)
 class Case:
-    """One test case.
-
-    :param text: below the message of a case that did not pass; of one that did, what is worth knowing
-    """
+    """One test case."""
 
     suite: str
     name: str
@@ -97,11 +88,7 @@ class Case:
 class Outcome:
     """All that a run measured and found.
 
-    :param fallen: the worst first
-    :param problems: all problems, those of the fallen claims too
     :param seconds: what measuring each claim took, by its id; a run that several claims need is shared among them
-    :param checks: those of the project's suites
-    :param selection: which claims were measured, where not all were
     """
 
     records: tuple[Record, ...]
@@ -136,10 +123,7 @@ LONGEST_VALUE: Final = 120
 
 
 def lines_of(outcome: Outcome, files: str = "--junit FILE or --json FILE") -> list[str]:
-    """At most `MOST_LINES` lines, the worst first.
-
-    :param files: where all fallen claims are, or the options that write them
-    """
+    """At most `MOST_LINES` lines, the worst first."""
     after = _after_blocks(outcome)
     blocks = _blocks(outcome.fallen)
     if not blocks:
@@ -224,10 +208,7 @@ def _few_lines(edit: Sequence[str]) -> Sequence[str]:
 
 
 def _blocks(fallen: Sequence[FallenClaim]) -> list[tuple[list[FallenClaim], list[str]]]:
-    """The claims that fell for one reason, and the lines about them: those of the first, and the ids of the others.
-
-    An edit is quoted once.
-    """
+    """The claims that fell for one reason, and the lines about them: those of the first, and the ids of the others."""
     causes = list(dict.fromkeys(each.cause for each in fallen))
     grouped = groupby(sorted(fallen, key=lambda each: causes.index(each.cause)), key=lambda each: each.cause)
     found = []

@@ -144,10 +144,7 @@ def symptom(record: Record) -> str:
 
 
 def difference(record: Record, most: int = SHOWN_SYMPTOMS) -> str:
-    """What measurement does not support, in a sentence or two; empty where it supports the claim.
-
-    :param most: how many symptoms to give
-    """
+    """What measurement does not support, in a sentence or two; empty where it supports the claim."""
     if not record.is_unsupported or record.evidence is None:
         return ""
     if record.claim.figure is not None:
@@ -163,7 +160,7 @@ def difference(record: Record, most: int = SHOWN_SYMPTOMS) -> str:
         return f"Observed{contradiction}: {_values(_symptoms(record, 'healthy'), most)}."
     if record.verdict is Verdict.CONFIRMED:
         return f"With what is described applied: {_violated(record, 'faulty', most)}."
-    return f"Measured: {_unexpected(record, most)}."
+    return f"Measured: {_joined([_beside_expected(each) for each in _broken(record, 'healthy')], most)}."
 
 
 def interval(record: Record) -> str:
@@ -197,11 +194,6 @@ def _violated(record: Record, variant: Variant, most: int, *, new: bool = False)
         before = {each.symptom for each in _broken(record, "faulty")}
         broken = [each for each in broken if each.symptom not in before]
     return _values(broken, most)
-
-
-def _unexpected(record: Record, most: int) -> str:
-    """What was observed on healthy code, where what should have been is what is stated."""
-    return _joined([_beside_expected(each) for each in _broken(record, "healthy")], most)
 
 
 def _broken(record: Record, variant: Variant) -> list[SymptomEvidence]:

@@ -21,8 +21,6 @@ def planted_code(claim: Claim, code: Mapping[str, tuple[str, str]]) -> list[tupl
     """(title, source) of the bug and of the documented fix; empty where a claim plants nothing.
 
     The healthy member is left out: a renamed local variable would make committed pages out of date.
-
-    :param code: target and source of what replaces it, by name of the fault or fix
     """
     named = (("the bug", claim.fault), ("the documented fix", claim.documented_fix))
     return [
@@ -45,13 +43,6 @@ class ReportData:
     :param pages: the pages that the project registers, the index and the page of all other claims apart
     :param files: path of each document, relative to the folder of reports, by key
     :param lines: the lines of each document, by key
-    :param plots: what the plots show, by name
-    :param templates: folder of the project's own templates, which come before those of the engine
-    :param command: how the pages spell the command ``rlverify``
-    :param code: what each fault and documented fix replaces, by its name
-    :param full_audit: when, and of which revision, all claims were measured together
-    :param under_test: the packages under test
-    :param has_matrix: whether a kill matrix is committed
     :param facts: what the project adds for its own templates, by name; see `rlverify.facts`
     """
 
@@ -151,12 +142,7 @@ def differences_first(records: Sequence[Record]) -> list[Record]:
 
 
 def collect(project: Project, reports: Path, records: Sequence[Record], full_audit: str | None = None) -> ReportData:
-    """Everything that the reports of a project are made of.
-
-    :param reports: the folder of the committed reports
-    :param full_audit: the text of a `full_audit.json` that is about to replace the committed one, or None
-    :raises HarnessError: if a file cannot be read
-    """
+    """Everything that the reports of a project are made of."""
     home = project.settings.reports  # links are the same wherever the pages are written
     return ReportData(
         records=tuple(with_conditions(records)),

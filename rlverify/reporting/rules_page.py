@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from itertools import groupby
 from typing import Any, Final
 
 from rlverify.checks.adapters.adapter import Adapter
-from rlverify.checks.engine.rule import RULES, Rule
+from rlverify.checks.engine.rule import RULES, Rule, first_paragraph
 from rlverify.checks.engine.session import SubjectSession
 from rlverify.checks.rules.known_bugs import KNOWN_BUGS
 
@@ -39,7 +38,8 @@ documentation of the class, `help(rlverify.checks.Adapter)`, describes arguments
 
 def rules_page() -> str:
     """Markdown: a table of all rules, then a section for each, by family."""
-    rules = sorted(RULES.values(), key=lambda rule: _families().index(rule.family))
+    families = list(dict.fromkeys(rule.family for rule in RULES.values()))
+    rules = sorted(RULES.values(), key=lambda rule: families.index(rule.family))
     rows = [f"| [`{rule.name}`](#{rule.name}) | {rule.family} | {rule.severity} | {rule.expected} |" for rule in rules]
     table = "\n".join(["| check | family | severity | expected |", "|---|---|---|---|", *rows])
     sections = [
@@ -51,16 +51,9 @@ def rules_page() -> str:
 
 def _adapter_methods() -> str:
     methods = {name: method for name, method in vars(Adapter).items() if not name.startswith("_")}
-    return "\n".join(f"| `{name}` | {_first_sentence(method)} |" for name, method in methods.items())
-
-
-def _first_sentence(documented: object) -> str:
-    paragraph = (inspect.getdoc(documented) or "").split("\n\n")[0].replace("\n", " ")
-    return f"{paragraph.split('. ')[0].rstrip('.')}."
-
-
-def _families() -> list[str]:
-    return list(dict.fromkeys(rule.family for rule in RULES.values()))
+    return "\n".join(
+        f"| `{name}` | {first_paragraph(method).split('. ')[0].rstrip('.')}. |" for name, method in methods.items()
+    )
 
 
 def _section(rule: Rule) -> str:
@@ -80,14 +73,9 @@ def _section(rule: Rule) -> str:
 
 
 def faults_in_words(rule: Rule) -> str:
-    """The faults that prove a pass; where they depend on the subject, the documentation of what chooses them.
-
-    A function that chooses faults by its subject therefore has a docstring.
-    """
-    documented = inspect.getdoc(rule.faults)
-    if documented:
-        sentence = documented.split("\n\n")[0].replace("\n", " ").rstrip(".")
-        return sentence[0].lower() + sentence[1:]
+    """The faults that prove a pass; where they depend on the subject, the documentation of what chooses them."""
+    if documented := first_paragraph(rule.faults).rstrip("."):
+        return documented[0].lower() + documented[1:]
     planted = rule.faults(SubjectSession(_no_model, Adapter()))
     return "; ".join(fault.text for fault in planted) or "no fault yet, so that every pass is unproven"
 

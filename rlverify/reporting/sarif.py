@@ -25,10 +25,7 @@ ROOT: Final = "%SRCROOT%"
 
 @dataclass(frozen=True)
 class SarifRule:
-    """A kind of result.
-
-    :param level: ``error``, ``warning`` or ``note``
-    """
+    """A kind of result."""
 
     identifier: str
     title: str
@@ -41,11 +38,8 @@ class SarifRule:
 class SarifResult:
     """One result.
 
-    :param rule: the identifier of its rule
     :param file: path with slashes, relative to the folder of the project or absolute
     :param fingerprint: the same wherever the result moves in its file
-    :param scheme: the name of the fingerprint
-    :param field: the part of the file that it is about, if not a line
     """
 
     rule: str
@@ -69,9 +63,7 @@ def sarif_document(
 ) -> str:
     """Return the whole file.
 
-    :param successful: False if something could not be run or measured
     :param notifications: errors that are not results, so that such a run differs from a clean one
-    :param root: the folder that paths are relative to, in words
     """
     numbers = {rule.identifier: number for number, rule in enumerate(rules)}
     invocation = {

@@ -17,10 +17,7 @@ NONE_FELL: Final[Mapping[str, str]] = {}
 
 
 def table_of(records: Sequence[Record], fallen: Mapping[str, str] = NONE_FELL) -> str:
-    """Return one table, worst first.
-
-    :param fallen: how claims fell, in a few words, by their ids; these failed whatever their verdict
-    """
+    """Return one table, worst first."""
     statuses = {each.claim.id: ClaimStatus.FAILED if each.claim.id in fallen else status_of(each) for each in records}
     ordered = sorted(records, key=lambda each: (ORDER.index(statuses[each.claim.id]), not each.contradicts_document))
     head = f"## rlverify\n\n{_counts(records, statuses)}\n\n{HEADING}"

@@ -35,9 +35,7 @@ GRACE: Final = 10.0
 class Ended(Generic[Result]):
     """The end of a task.
 
-    :param result: what its function returned; None if its process ended first
     :param exit_code: of that process, negative for a signal; None if the function returned, or if it is not known
-    :param seconds: from the start of the task to its end
     :param reason: why there is neither result nor exit code; else empty
     """
 
@@ -48,10 +46,7 @@ class Ended(Generic[Result]):
 
 
 class Executor(ABC):
-    """Runs tasks.
-
-    :param jobs: how many at the same time
-    """
+    """Runs tasks."""
 
     jobs: int
 
@@ -68,7 +63,6 @@ class Executor(ABC):
         :param function: of a module that a worker can import; must not raise
         :param note: called once for each task, when it has ended
         :param on_wait: called at least every second while tasks run; inline, after each task
-        :return: the end of each task, in their order
         :raises KeyboardInterrupt: after the workers have been stopped
         """
         waiting = deque(range(len(tasks)))
@@ -126,10 +120,7 @@ class InlineExecutor(Executor):
 
 @dataclass(frozen=True)
 class ThreadExecutor(Executor):
-    """Runs tasks in threads of this process, for tasks that start a process of their own and wait for it.
-
-    What the function raises is raised here.
-    """
+    """Runs tasks in threads of this process, for tasks that start a process of their own and wait for it."""
 
     jobs: int
 
@@ -188,10 +179,7 @@ class ProcessExecutor(Executor):
 
 
 class Worker:
-    """A process that runs one task after the other.
-
-    :param folder: for temporary files of its tasks
-    """
+    """A process that runs one task after the other."""
 
     def __init__(self, folder: str) -> None:
         context = multiprocessing.get_context("spawn")

@@ -32,10 +32,7 @@ from rlverify.running.runner import Progress, how_it_died, run_within
 
 @dataclass(frozen=True)
 class RunStore:
-    """The runs of one experiment.
-
-    :param root: folder of all experiments' runs
-    """
+    """The runs of one experiment."""
 
     root: Path
     experiment: str
@@ -49,7 +46,6 @@ class RunStore:
         """Keep a run that has ended; whatever interrupts this, the file is whole or is not there.
 
         :param code: digest of the code that it ran
-        :raises OSError: if it cannot be written
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self._path(run.seed)
@@ -101,10 +97,7 @@ FigureProgress = Callable[[int, int, float | None], None]
 
 @dataclass(frozen=True)
 class PairedTask:
-    """One paired run to be made; small enough to be sent to a worker process.
-
-    :param limit: seconds that it may take
-    """
+    """One paired run to be made; small enough to be sent to a worker process."""
 
     project: Project
     experiment: str
@@ -177,11 +170,7 @@ def run_figures(
     Runs that are kept are not made again; those that are made are kept as soon as they end. Those that will take
     longest are made first, so that no core waits long for the last.
 
-    :param root: folder of the kept runs
-    :param seeds: the seeds of each experiment
     :param on_progress: called before the first run, and after each
-    :param code: of which the runs are; those that are kept of other code are made again
-    :param limit: seconds that one run may take
     :param ignore_cache: make the kept runs again
     :raises HarnessError: if the code was changed while it was measured
     :raises KeyboardInterrupt: after the workers have been stopped
@@ -216,10 +205,7 @@ def run_figures(
 def _kept_runs(
     stores: Mapping[str, RunStore], seeds: Mapping[str, Sequence[int]], code: CurrentCode, *, ignore_cache: bool
 ) -> dict[tuple[str, int], PairedRun]:
-    """The runs of some seeds that are kept and of this code, by experiment and seed.
-
-    :param ignore_cache: discard them instead
-    """
+    """The runs of some seeds that are kept and of this code, by experiment and seed."""
     if ignore_cache:
         for name, store in stores.items():
             store.discard(seeds[name])
@@ -236,12 +222,7 @@ def repeat_runs(
     executor: Executor,
     on_progress: Progress,
 ) -> dict[tuple[str, int], PairedRun]:
-    """Paired runs of this code, by experiment and seed; those that are kept are not made again, and none is kept.
-
-    :param root: folder of the kept runs
-    :param seeds: the seeds of each experiment
-    :param on_progress: called with the number of runs done and of all, at least every second
-    """
+    """Paired runs of this code, by experiment and seed; those that are kept are not made again, and none is kept."""
     found = _kept_runs({name: RunStore(root, name) for name in seeds}, seeds, code, ignore_cache=False)
     tasks = [PairedTask(project, name, seed) for name in seeds for seed in seeds[name] if (name, seed) not in found]
     total = len(found) + len(tasks)
@@ -263,10 +244,7 @@ def run_figure_once(project: Project, experiment: str, seed: int, *, limit: floa
 
 
 def longest_first(tasks: Sequence[PairedTask], known: Mapping[str, Sequence[float]]) -> list[PairedTask]:
-    """The order in which tasks are started: those of unknown length first, seed by seed, to learn how long they take.
-
-    :param known: seconds that runs of each experiment took
-    """
+    """Order tasks for their start: those of unknown length first, seed by seed, to learn how long they take."""
 
     def place(task: PairedTask) -> tuple[float, int]:
         seconds = known[task.experiment]
@@ -276,12 +254,7 @@ def longest_first(tasks: Sequence[PairedTask], known: Mapping[str, Sequence[floa
 
 
 def time_left(waiting: Sequence[str], known: Mapping[str, Sequence[float]], processes: int) -> float | None:
-    """Seconds until all have ended; an experiment of which nothing is known counts as the mean of the others.
-
-    :param waiting: the experiment of each run that has not ended
-    :param known: seconds that runs of each experiment took
-    :returns: None where nothing is known of any of them
-    """
+    """Seconds until all have ended; an experiment of which nothing is known counts as the mean of the others."""
     means = {name: fmean(seconds) for name, seconds in known.items() if seconds}
     if not waiting:
         return 0.0

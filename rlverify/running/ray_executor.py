@@ -108,11 +108,7 @@ class RayExecutor(Executor):
 
 
 def _run_on_a_node(path: list[str], pickled: bytes) -> Ended[Any]:
-    """Run a task in the worker process below this process of Ray.
-
-    :param path: that modules are looked for in
-    :param pickled: function and task; what unpickles them needs the path
-    """
+    """Run a task in the worker process below this process of Ray."""
     sys.path[:] = path
     function, task = pickle.loads(pickled)  # noqa: S301 - of the process that started the command
     if not _workers:
@@ -138,10 +134,7 @@ def _no_main_module() -> Iterator[None]:
 
 
 def _check_port(address: str) -> None:
-    """Connect to an address of the form ``HOST:PORT``, for which Ray itself would try for minutes.
-
-    :raises OSError: if nothing answers there
-    """
+    """Connect to an address of the form ``HOST:PORT``, for which Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if host and port.isdecimal() and "://" not in host:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT).close()

@@ -52,9 +52,6 @@ def run_within(seconds: float, action: Callable[[], Result]) -> Result:
 
     This is a function because an alarm between the end of a ``with`` block and its ``__exit__`` would leave the alarm
     on.
-
-    :param seconds: above 0, of wall-clock time
-    :raises TimeLimitError: when they are over
     """
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         return action()
@@ -98,13 +95,7 @@ class _EnoughError(Exception):
 
 @dataclass(frozen=True)
 class ProbeTask:
-    """One run to be made; small enough to be sent to a worker process.
-
-    Two claims that ask the same probe about the same code are one task, whatever each of them calls that code.
-
-    :param planted: name of the fault that it is measured with
-    :param limit: seconds that the probe may take
-    """
+    """One run to be made; small enough to be sent to a worker process."""
 
     project: Project
     probe: str
@@ -172,15 +163,9 @@ def run_claims(
 ) -> dict[str, tuple[Run, ...]]:
     """All runs of all claims, by claim id; those of one claim in the order of its variants and seeds.
 
-    What several claims need is measured once.
-
-    Where a process dies, only the run that killed it is an ERROR.
-
-    :param limit: seconds that one run of a probe may take
     :param on_progress: called with the number of runs done and the number of all that differ, at least every second
     :param stop: called with a claim's id and runs when they have ended; whether to make no other runs. Claims of which
         a run has not ended then are left out of the result
-    :raises KeyboardInterrupt: after the workers have been stopped
     """
     own_tasks = {claim.id: tasks_of(project, claim, claim.seeds, limit) for claim in claims}
     tasks = list(dict.fromkeys(task for own in own_tasks.values() for task in own))
@@ -196,7 +181,9 @@ def run_claims(
         on_progress(len(ended), len(tasks))
 
     def note(task: ProbeTask, outcome: Ended[Run]) -> None:
-        ended[task] = _run_of(task, outcome)
+        ended[task] = outcome.result or Run(
+            task.variant, task.seed, error=how_it_died(outcome, task.limit), seconds=outcome.seconds
+        )
         report_progress()
         if stop is not None:
             last = [claim_id for claim_id, own in own_tasks.items() if task in own and has_ended(claim_id)]
@@ -218,17 +205,8 @@ def tasks_of(project: Project, claim: Claim, seeds: Sequence[int], limit: float 
     ]
 
 
-def _run_of(task: ProbeTask, ended: Ended[Run]) -> Run:
-    if ended.result is not None:
-        return ended.result
-    return Run(task.variant, task.seed, error=how_it_died(ended, task.limit), seconds=ended.seconds)
-
-
 def how_it_died(ended: Ended[Result], limit: float) -> str:
-    """Error message for a run whose process ended before it.
-
-    :param limit: seconds that the run was given
-    """
+    """Error message for a run whose process ended before it."""
     if ended.reason:
         return ended.reason
     code, longest = ended.exit_code or 0, hard_limit(limit)

@@ -20,14 +20,9 @@ def text_of(findings: Sequence[ScanFinding]) -> str:
     """Return one line for each finding, one for each remedy, and one that counts the findings."""
     lines = [f"{each.place}: {each.severity}: {each.message} [{each.rule}]" for each in findings]
     remedies = dict.fromkeys(f"[{each.rule}] {each.remedy}" for each in findings)
-    return "\n".join([*lines, *remedies, _count(findings)]) + "\n"
-
-
-def _count(findings: Sequence[ScanFinding]) -> str:
-    if not findings:
-        return "nothing found"
     files = len({each.path for each in findings})
-    return f"{_number(len(findings), 'finding')} in {_number(files, 'file')}"
+    count = f"{_number(len(findings), 'finding')} in {_number(files, 'file')}" if findings else "nothing found"
+    return "\n".join([*lines, *remedies, count]) + "\n"
 
 
 def _number(count: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""What a scan reports: one record for each place that trusts its input, and the rules that are reported."""
+"""The records that a scan reports, one for each place that trusts its input, and their rules."""
 
 from __future__ import annotations
 
@@ -12,13 +12,7 @@ ScanSeverity: TypeAlias = Literal["error", "warning"]
 
 @dataclass(frozen=True)
 class ScanRule:
-    """One thing that a scan looks for.
-
-    :param identifier: as reports name it
-    :param title: what is wrong, in a few words
-    :param explanation: why it matters
-    :param remedy: what to do, in the imperative
-    """
+    """One thing that a scan looks for, and in ``remedy`` what to do about it, in the imperative."""
 
     identifier: str
     title: str
@@ -32,8 +26,6 @@ class ScanFinding:
 
     :param path: the file, as it was named or found
     :param rule: the identifier of a rule in `RULES`
-    :param message: what is there
-    :param remedy: what to do
     :param line: of Python source, from 1; None in other files
     :param field: the part of a checkpoint, such as ``data:policy_class``; empty for the file as a whole
     """

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from rlverify.scan.findings import ScanSeverity
 
@@ -14,13 +13,8 @@ Judgement: TypeAlias = "tuple[ScanSeverity, str] | None"
 """Severity and message; None for a call that is safe."""
 
 
-@dataclass(frozen=True)
-class LoadingFunction:
-    """A function that loads.
-
-    :param rule: that a call of it breaks
-    :param judge: from the call and the function's name
-    """
+class LoadingFunction(NamedTuple):
+    """A function that loads: the rule that a call of it breaks, and the judgement of a call and the function's name."""
 
     rule: str
     judge: Callable[[ast.Call, str], Judgement]
@@ -58,35 +52,38 @@ def _keyword(call: ast.Call, name: str) -> ast.expr | None:
     return next((each.value for each in call.keywords if each.arg == name), None)
 
 
-_PICKLING_MODULES: Final = ("pickle", "_pickle", "cPickle", "pickle5", "cloudpickle", "dill", "dill._dill")
+_CLOUDPICKLE: Final = "cloudpickle.cloudpickle"
+_PICKLING_MODULES: Final = (
+    "pickle",
+    "_pickle",
+    "cPickle",
+    "pickle5",
+    "cloudpickle",
+    _CLOUDPICKLE,
+    "dill",
+    "dill._dill",
+)
+
+_PICKLE_LOADERS: Final = (
+    *(f"{module}.{name}" for module in _PICKLING_MODULES for name in ("load", "loads", "Unpickler")),
+    "dill.load_session",
+    "dill.load_module",
+    "shelve.open",
+    "pandas.read_pickle",
+    "pandas.io.pickle.read_pickle",
+    "stable_baselines3.common.save_util.load_from_pkl",
+)
+_JOBLIB_LOADERS: Final = ("joblib.load", "joblib.numpy_pickle.load", "sklearn.externals.joblib.load")
 
 LOADING_FUNCTIONS: Final[Mapping[str, LoadingFunction]] = {
-    **{
-        f"{module}.{name}": LoadingFunction("pickle-load", _always)
-        for module in (*_PICKLING_MODULES, "cloudpickle.cloudpickle")
-        for name in ("load", "loads", "Unpickler")
-    },
-    **{
-        name: LoadingFunction("pickle-load", _always)
-        for name in (
-            "dill.load_session",
-            "dill.load_module",
-            "shelve.open",
-            "pandas.read_pickle",
-            "pandas.io.pickle.read_pickle",
-            "stable_baselines3.common.save_util.load_from_pkl",
-        )
-    },
-    **{
-        name: LoadingFunction("joblib-load", _always)
-        for name in ("joblib.load", "joblib.numpy_pickle.load", "sklearn.externals.joblib.load")
-    },
-    **{name: LoadingFunction("torch-load", _torch_load) for name in ("torch.load", "torch.serialization.load")},
-    **{name: LoadingFunction("numpy-load", _numpy_load) for name in ("numpy.load", "numpy.lib.npyio.load")},
+    **dict.fromkeys(_PICKLE_LOADERS, LoadingFunction("pickle-load", _always)),
+    **dict.fromkeys(_JOBLIB_LOADERS, LoadingFunction("joblib-load", _always)),
+    **dict.fromkeys(("torch.load", "torch.serialization.load"), LoadingFunction("torch-load", _torch_load)),
+    **dict.fromkeys(("numpy.load", "numpy.lib.npyio.load"), LoadingFunction("numpy-load", _numpy_load)),
     "stable_baselines3.common.save_util.load_from_zip_file": LoadingFunction("model-load", _model),
 }
 
-WRITING_FUNCTIONS: Final = frozenset(f"{module}.dumps" for module in (*_PICKLING_MODULES, "cloudpickle.cloudpickle"))
+WRITING_FUNCTIONS: Final = frozenset(f"{module}.dumps" for module in _PICKLING_MODULES)
 """What they return comes from this process, so that loading it needs no trust."""
 
 MODEL_PACKAGES: Final = ("stable_baselines3", "sb3_contrib")
@@ -94,7 +91,7 @@ _REPLAY_BUFFER: Final = "load_replay_buffer"
 
 
 def loading_function(name: str) -> LoadingFunction | None:
-    """The function of this dotted name, or the class method ``load`` of a class of Stable-Baselines3."""
+    """Return the function of this dotted name, or the class method ``load`` of a class of Stable-Baselines3."""
     known = LOADING_FUNCTIONS.get(name)
     if known is not None:
         return known
@@ -108,93 +105,49 @@ def loading_function(name: str) -> LoadingFunction | None:
 
 
 def is_model_class(name: str) -> bool:
-    """Whether a dotted name is that of a class of Stable-Baselines3 or sb3-contrib, by the way it is written."""
+    """Say whether a dotted name is that of a class of Stable-Baselines3 or sb3-contrib, by the way it is written."""
     package, _, rest = name.partition(".")
     return package in MODEL_PACKAGES and rest.rpartition(".")[2][:1].isupper()
-
-
-MAX_MEANINGS: Final = 8
-"""How many dotted names one name may stand for, as in a file that imports it in several branches."""
-_IMPORTERS: Final = frozenset({"__import__", "importlib.import_module"})
-
-
-class Aliases:
-    """The meanings of names in one module, whichever function they are in.
-
-    :param nodes: of the module, in the order of `ast.walk`
-    """
-
-    def __init__(self, nodes: Collection[ast.AST]) -> None:
-        self._meanings: defaultdict[str, set[str]] = defaultdict(set)
-        for node in nodes:
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                for name, meaning in _imported(node):
-                    self._add(name, meaning)
-        for node in sorted(nodes, key=lambda node: getattr(node, "lineno", 0)):
-            self._add_definition(node)
-
-    def meanings_of(self, expression: ast.expr) -> tuple[str, ...]:
-        """The dotted names that an expression may stand for, sorted; its own spelling counts if it has no other."""
-        attributes: list[str] = []
-        while isinstance(expression, ast.Attribute):
-            attributes.append(expression.attr)
-            expression = expression.value
-        suffix = "".join(f".{name}" for name in reversed(attributes))
-        return tuple(sorted(f"{name}{suffix}" for name in self._of_root(expression)))
-
-    def _of_root(self, root: ast.expr) -> Collection[str]:
-        if isinstance(root, ast.Name):
-            return self._meanings.get(root.id, ()) or (root.id,)
-        if isinstance(root, ast.NamedExpr):
-            return self.meanings_of(root.value)
-        return self._of_call(root) if isinstance(root, ast.Call) else ("",)
-
-    def _of_call(self, call: ast.Call) -> Collection[str]:
-        """``getattr(module, "name")``, ``import_module("name")`` and instances of classes of Stable-Baselines3."""
-        called = self.meanings_of(call.func)
-        texts = [
-            each.value if isinstance(each, ast.Constant) and isinstance(each.value, str) else "" for each in call.args
-        ]
-        if called == ("getattr",) and len(texts) > 1 and texts[1]:
-            return [f"{name}.{texts[1]}" for name in self.meanings_of(call.args[0])]
-        if _IMPORTERS.intersection(called) and texts and texts[0]:
-            return texts[:1]
-        classes = (each.removesuffix(".load") for each in called)
-        return [each for each in classes if is_model_class(each)] or ("",)
-
-    def _add(self, name: str, meaning: str) -> None:
-        if meaning and len(self._meanings[name]) < MAX_MEANINGS:
-            self._meanings[name].add(meaning)
-
-    def _add_definition(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for name in (each.id for each in targets if isinstance(each, ast.Name)):
-                self._add_all(name, node.value)
-        elif isinstance(node, ast.ClassDef) and not _replaces_loading(node):
-            for base in node.bases:
-                self._add_all(node.name, base)
-
-    def _add_all(self, name: str, value: ast.expr) -> None:
-        for meaning in self.meanings_of(value):
-            if meaning in LOADING_FUNCTIONS or is_model_class(meaning) or _is_module(meaning):
-                self._add(name, meaning)
 
 
 _MODULES: Final = frozenset(name.rpartition(".")[0] for name in LOADING_FUNCTIONS)
 
 
-def _is_module(name: str) -> bool:
-    return name in _MODULES
+class Aliases:
+    """The meanings of names in one module, whichever function they are in: of what is imported and assigned."""
 
+    def __init__(self, nodes: Sequence[ast.AST]) -> None:
+        self._meanings: defaultdict[str, set[str]] = defaultdict(set)
+        for node in nodes:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                for name, meaning in _imported(node):
+                    self._meanings[name].add(meaning)
+        for node in nodes:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                meanings = self.meanings_of(node.value)
+                known = {
+                    each for each in meanings if each in LOADING_FUNCTIONS.keys() | _MODULES or is_model_class(each)
+                }
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    if isinstance(target, ast.Name):
+                        self._meanings[target.id] |= known
 
-def _replaces_loading(node: ast.ClassDef) -> bool:
-    """Whether a class has its own way of loading, or of choosing what an unpickler may import."""
-    return any(isinstance(each, ast.FunctionDef) and each.name in ("load", "find_class") for each in node.body)
+    def meanings_of(self, expression: ast.expr) -> list[str]:
+        """Return the dotted names that an expression may stand for, sorted; without one, its own spelling."""
+        suffix = ""
+        while isinstance(expression, ast.Attribute):
+            suffix, expression = f".{expression.attr}{suffix}", expression.value
+        roots = {""}
+        if isinstance(expression, ast.Name):
+            roots = self._meanings.get(expression.id) or {expression.id}
+        elif isinstance(expression, ast.Call):  # makes or loads a model, whose methods have their names from its class
+            made = {each.removesuffix(".load") for each in self.meanings_of(expression.func)}
+            roots = set(filter(is_model_class, made)) or roots
+        return sorted(root + suffix for root in roots)
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
-    """Each name that an import binds, and what it stands for."""
+    """Yield each name that an import binds, and what it stands for."""
     if isinstance(node, ast.Import):
         for each in node.names:
             top = each.name.partition(".")[0]
@@ -202,13 +155,7 @@ def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
     elif node.module is not None and not node.level:
         for each in node.names:
             if each.name == "*":
-                yield from _all_of(node.module)
+                functions = (function.rpartition(".") for function in LOADING_FUNCTIONS)
+                yield from ((name, f"{owner}.{name}") for owner, _, name in functions if owner == node.module)
             else:
                 yield each.asname or each.name, f"{node.module}.{each.name}"
-
-
-def _all_of(module: str) -> Iterator[tuple[str, str]]:
-    for name in LOADING_FUNCTIONS:
-        owner, _, function = name.rpartition(".")
-        if owner == module:
-            yield function, name

@@ -1,4 +1,4 @@
-"""What the pickles of one stream would import, and which of it is dangerous or safe."""
+"""Judges what the pickles of one stream would import: safe, unknown or dangerous."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import BinaryIO, Final, Literal, TypeAlias
 
 from rlverify.pickles.bounded_reading import NotScannedError
-from rlverify.pickles.pickle_imports import COMPUTED, PickleContent, PickleImport, content_of
-from rlverify.pickles.pickle_instructions import starts_like_a_pickle
+from rlverify.pickles.pickle_imports import COMPUTED, PickleImport, content_of, starts_like_a_pickle
 from rlverify.scan.findings import RULES, ScanFinding, ScanSeverity
 
 Danger: TypeAlias = Literal["safe", "unknown", "dangerous"]
@@ -114,7 +113,7 @@ _DANGEROUS_NAMES: Final = frozenset(
 
 
 def danger_of(imported: PickleImport) -> Danger:
-    """Whether unpickling may import this without a remark, with one, or never."""
+    """Say whether unpickling may import this without a remark, with one, or never."""
     key = (imported.module, imported.name)
     if key in _SAFE:
         return "safe"
@@ -136,6 +135,10 @@ def _is_in_dangerous_module(imported: PickleImport) -> bool:
     )
 
 
+_REPORTED: Final[tuple[tuple[Danger, str, ScanSeverity], ...]] = (
+    ("dangerous", "pickle-dangerous-import", "error"),
+    ("unknown", "pickle-import", "warning"),
+)
 MAX_NAMED: Final = 8
 """How many imports a message names."""
 MAX_PICKLES: Final = 1000
@@ -146,10 +149,8 @@ _MODULE_AND_NAME: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 @dataclass(frozen=True)
 class Place:
-    """Where findings are reported.
+    """Where findings are reported: a file, and the part of it if not the whole.
 
-    :param path: the file
-    :param field: the part of it, if not the whole
     :param remedy: what to do about imports, if not what the rule says
     """
 
@@ -158,17 +159,17 @@ class Place:
     remedy: str = ""
 
     def inside(self, name: str, separator: str = "/") -> Place:
-        """A part of this place; names from files are shortened and made printable."""
+        """Return a part of this place; names from files are shortened and made printable."""
         printable = name[:200].encode("ascii", "backslashreplace").decode().translate(_PRINTABLE)
         return replace(self, field=f"{self.field}{separator if self.field else ''}{printable}")
 
     def finding(self, rule: str, severity: ScanSeverity, message: str) -> ScanFinding:
-        """A finding here."""
+        """Return a finding here."""
         remedy = self.remedy if rule == "pickle-import" and self.remedy else RULES[rule].remedy
         return ScanFinding(self.path, rule, severity, message, remedy, field=self.field)
 
     def problem(self, problem: NotScannedError) -> ScanFinding:
-        """The finding that something was not scanned."""
+        """Return the finding that something was not scanned."""
         return self.finding(problem.rule, "warning", problem.reason)
 
 
@@ -176,37 +177,23 @@ _PRINTABLE: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
 
 def findings_of_pickles(content: BinaryIO, place: Place) -> Iterator[ScanFinding]:
-    """What unpickling a stream would import: its first pickle, and those that follow as a program may read them too.
-
-    :param content: seekable, at the start of the first pickle
-    """
-    first = content_of(content)
-    found, problem = [first], first.problem
+    """Yield what unpickling a stream would import: its first pickle, and those that follow."""
+    found = [content_of(content)]
     while found[-1].problem is None and len(found) < MAX_PICKLES:
-        following = _following(content, is_old_torch=first.is_number and len(found) < PICKLES_OF_OLD_TORCH)
-        if following is None:
-            break
-        found.append(following)
+        start = content.tell()
+        head = content.read(3)
+        content.seek(start)
+        is_old_torch = found[0].is_number and len(found) < PICKLES_OF_OLD_TORCH
+        if not head or not (is_old_torch or starts_like_a_pickle(head)):
+            break  # the rest is something else, such as the data of tensors
+        found.append(content_of(content))
     yield from findings_of_imports([each for content in found for each in content.imports], place)
-    if problem is not None:
-        yield place.problem(problem)
-
-
-def _following(content: BinaryIO, *, is_old_torch: bool) -> PickleContent | None:
-    """The next pickle; None where the rest is something else, such as the data of tensors."""
-    start = content.tell()
-    head = content.read(3)
-    content.seek(start)
-    if not head or not (is_old_torch or starts_like_a_pickle(head)):
-        return None
-    return content_of(content)
+    if found[0].problem is not None:
+        yield place.problem(found[0].problem)
 
 
 def findings_of_unknown_file(content: BinaryIO, place: Place) -> Iterator[ScanFinding]:
-    """What unpickling a file would import whose name and start say nothing, as an old pickle may have any.
-
-    Only a whole pickle with well-formed names counts, so that texts are not taken for pickles.
-    """
+    """Yield what unpickling a file would import whose name and start say nothing, as an old pickle may have any."""
     found = content_of(content)
     names = (name for each in found.imports for name in (each.module, each.name))
     if found.problem is None and all(map(_MODULE_AND_NAME.fullmatch, names)):
@@ -214,24 +201,13 @@ def findings_of_unknown_file(content: BinaryIO, place: Place) -> Iterator[ScanFi
 
 
 def findings_of_imports(imports: Sequence[PickleImport], place: Place) -> Iterator[ScanFinding]:
-    """One finding for the dangerous imports and one for the others that are not known to be safe."""
-    dangers = {each: danger_of(each) for each in imports}
-    dangerous = [each for each, danger in dangers.items() if danger == "dangerous"]
-    unknown = [each for each, danger in dangers.items() if danger == "unknown"]
-    if dangerous:
-        yield place.finding("pickle-dangerous-import", "error", _sentence(dangerous))
-    if unknown:
-        yield place.finding("pickle-import", "warning", _sentence(unknown))
-
-
-def _sentence(imports: Sequence[PickleImport]) -> str:
-    called = [each for each in imports if each.is_called]
-    others = [each for each in imports if not each.is_called]
-    parts = [f"{verb} {_listed(names)}" for verb, names in (("call", called), ("import", others)) if names]
-    return f"unpickling would {' and '.join(parts)}"
-
-
-def _listed(imports: Sequence[PickleImport]) -> str:
-    names = [ascii(str(each))[1:-1][:120] for each in imports]
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(dict.fromkeys(names[:MAX_NAMED])) + more
+    """Yield a finding for the dangerous imports, and one for the others that are not known to be safe."""
+    for danger, rule, severity in _REPORTED:
+        found = [each for each in dict.fromkeys(imports) if danger_of(each) == danger]
+        parts = []
+        for verb, is_called in (("call", True), ("import", False)):
+            if names := [ascii(str(each))[1:-1][:120] for each in found if each.is_called is is_called]:
+                more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+                parts.append(f"{verb} {', '.join(dict.fromkeys(names[:MAX_NAMED]))}{more}")
+        if parts:
+            yield place.finding(rule, severity, f"unpickling would {' and '.join(parts)}")

@@ -13,17 +13,14 @@ from typing import Final
 
 from rlverify.pickles.bounded_reading import MEBIBYTE, NotScannedError
 from rlverify.scan.findings import RULES, ScanFinding
-from rlverify.scan.loading_calls import WRITING_FUNCTIONS, Aliases, LoadingFunction, loading_function
+from rlverify.scan.loading_calls import WRITING_FUNCTIONS, Aliases, loading_function
 
 MAX_SOURCE_BYTES: Final = 8 * MEBIBYTE
 _MISSING_REASON: Final = "the comment `# rlverify: trusted` needs a reason to count: `# rlverify: trusted REASON`; or "
 
 
 def findings_of_source(content: bytes, path: str) -> Iterator[ScanFinding]:
-    """The calls that trust their input, in the order of their lines.
-
-    :raises NotScannedError: if it is no Python source
-    """
+    """Yield the calls that trust their input, in the order of their lines."""
     source = _decoded(content)
     nodes = list(ast.walk(_parsed(source)))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
@@ -62,17 +59,13 @@ def _findings_of_call(call: ast.Call, aliases: Aliases, reasons: Mapping[int, st
             continue
         comments = [reasons[line] for line in {call.lineno, call.end_lineno or call.lineno} if line in reasons]
         if not any(comments):
-            advice = _MISSING_REASON * bool(comments) + _remedy(function)
+            advice = _MISSING_REASON * bool(comments) + RULES[function.rule].remedy
             yield ScanFinding(path, function.rule, *judgement, advice, line=call.lineno)
         return
 
 
-def _remedy(function: LoadingFunction) -> str:
-    return RULES[function.rule].remedy
-
-
 def _loads_what_was_just_written(call: ast.Call, aliases: Aliases) -> bool:
-    """Whether the argument is the result of ``dumps``, as in a deep copy."""
+    """Say whether the argument is the result of ``dumps``, as in a deep copy."""
     if not call.args or not isinstance(call.args[0], ast.Call):
         return False
     return not WRITING_FUNCTIONS.isdisjoint(aliases.meanings_of(call.args[0].func))
@@ -82,10 +75,7 @@ _COMMENT: Final = re.compile(r"#\s*rlverify:\s*trusted\b\s*:?\s*(?P<reason>[^#]*
 
 
 def trust_comments(source: str) -> Mapping[int, str]:
-    """The reason that each comment gives, by its line; empty for one without a reason.
-
-    Texts that look like comments do not count.
-    """
+    """Return the reason that each comment gives, by its line; empty for one without a reason."""
     reasons: dict[int, str] = {}
     try:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):

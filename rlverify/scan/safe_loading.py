@@ -66,10 +66,7 @@ class MisfitError(ValueError):
 
 @dataclass(frozen=True)
 class SkippedPart:
-    """A field of the file that the model does not take over.
-
-    :param reason: why; the model keeps its own
-    """
+    """A field of the file that the model does not take over."""
 
     name: str
     reason: str

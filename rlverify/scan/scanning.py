@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,12 +21,10 @@ _SOURCE_SUFFIXES: Final = frozenset({".py", ".pyw", ".pyi"})
 
 
 def scan(paths: Sequence[str | os.PathLike[str]]) -> tuple[ScanFinding, ...]:
-    """Everything that these files, and the files in these folders, trust or would execute.
+    """Return everything that these files, and the files in these folders, trust or would execute.
 
     Nothing is imported, unpickled or executed. A file that cannot be scanned gives a finding.
 
-    :param paths: files and folders
-    :return: findings in the order of the paths; in a folder in the order of the names
     :raises UsageError: if a path does not exist
     """
     if missing := [str(path) for path in map(Path, paths) if not os.path.lexists(path)]:
@@ -34,7 +33,7 @@ def scan(paths: Sequence[str | os.PathLike[str]]) -> tuple[ScanFinding, ...]:
 
 
 def files_of(paths: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
-    """Each file once. Links to folders are not followed, and `SKIPPED_FOLDERS` are left out."""
+    """Yield each file once. Links to folders are not followed, and `SKIPPED_FOLDERS` are left out."""
     seen: set[Path] = set()
     for path in map(Path, paths):
         for file in _files_in(path) if path.is_dir() else [path]:
@@ -51,7 +50,7 @@ def _files_in(folder: Path) -> Iterator[Path]:
 
 
 def findings_of_file(path: Path) -> list[ScanFinding]:
-    """What one file trusts or would execute."""
+    """Return what one file trusts or would execute."""
     place = Place(path.as_posix())
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -67,13 +66,9 @@ def findings_of_file(path: Path) -> list[ScanFinding]:
 def _findings_of_open_file(content: BinaryIO, path: Path, place: Place) -> Iterator[ScanFinding]:
     head = content.read(HEAD_BYTES)
     content.seek(0)
-    if path.suffix.lower() in _SOURCE_SUFFIXES or _has_python_shebang(head):
+    if path.suffix.lower() in _SOURCE_SUFFIXES or re.match(rb"#!.*python", head):
         yield from findings_of_source(content.read(MAX_SOURCE_BYTES + 1), place.path)
     elif is_checkpoint(path.name, head) or ends_like_a_zip(content):
         yield from findings_of_content(content, place)
     else:
         yield from findings_of_unknown_file(content, place)
-
-
-def _has_python_shebang(head: bytes) -> bool:
-    return head.startswith(b"#!") and b"python" in head.partition(b"\n")[0]

@@ -19,7 +19,7 @@ from pathlib import PurePosixPath
 from typing import BinaryIO, Final, cast
 
 from rlverify.pickles.bounded_reading import DAMAGE, MEBIBYTE, NotScannedError, PackedStream, UnpackBudget, unreadable
-from rlverify.pickles.pickle_instructions import starts_like_a_pickle
+from rlverify.pickles.pickle_imports import starts_like_a_pickle
 from rlverify.scan.findings import ScanFinding
 from rlverify.scan.pickle_findings import Place, findings_of_pickles
 
@@ -30,28 +30,8 @@ MAX_FIELD_BYTES: Final = 64 * MEBIBYTE
 _REMEDY: Final = "use rlverify.scan.load_parameters_safely(file, model), which skips this field"
 
 
-def fields_of(packed: PackedStream, place: Place, budget: UnpackBudget) -> Iterator[ScanFinding]:
-    """What unpickling each field of the member ``data`` would import.
-
-    :param packed: the member, as the archive gives it
-    """
-    unpacked, problem = budget.unpack(packed, MAX_FIELD_BYTES)
-    with unpacked:
-        text = unpacked.read()
-    if problem is None:
-        try:
-            fields = parsed_fields(text)
-        except NotScannedError as error:
-            problem, fields = error, {}
-        for name, value in fields.items():
-            if isinstance(value, dict) and SERIALIZED in value:
-                yield from _findings_of_field(value[SERIALIZED], replace(place.inside(name, ":"), remedy=_REMEDY))
-    if problem is not None:
-        yield place.problem(problem)
-
-
 def parsed_fields(text: bytes) -> Mapping[str, object]:
-    """The fields of the member ``data``, as Stable-Baselines3 reads them, with pickles still in base64.
+    """Return the fields of the member ``data``, as Stable-Baselines3 reads them, with pickles still in base64.
 
     :raises NotScannedError: if it is no JSON object
     """
@@ -64,26 +44,32 @@ def parsed_fields(text: bytes) -> Mapping[str, object]:
     return fields
 
 
-def pickle_of(serialized: object) -> io.BytesIO:
-    """The pickle of a field, decoded as Stable-Baselines3 does.
-
-    :raises NotScannedError: if it is not base64
-    """
-    if not isinstance(serialized, str):
-        raise NotScannedError("unreadable-file", f"is not base64 but a {type(serialized).__name__}")
+def _findings_of_fields(packed: PackedStream, place: Place, budget: UnpackBudget) -> Iterator[ScanFinding]:
+    unpacked, problem = budget.unpack(packed, MAX_FIELD_BYTES)
+    with unpacked:
+        text = unpacked.read()
     try:
-        return io.BytesIO(base64.b64decode(serialized.encode("utf-8", "replace")))
-    except binascii.Error as error:
-        raise NotScannedError("unreadable-file", f"is not base64: {error}") from error
-
-
-def _findings_of_field(serialized: object, place: Place) -> Iterator[ScanFinding]:
-    try:
-        pickled = pickle_of(serialized)
+        if problem is not None:
+            raise problem
+        fields = parsed_fields(text)
     except NotScannedError as error:
         yield place.problem(error)
         return
-    yield from findings_of_pickles(pickled, place)
+    for name, value in fields.items():
+        if isinstance(value, dict) and SERIALIZED in value:
+            yield from _findings_of_field(value[SERIALIZED], replace(place.inside(name, ":"), remedy=_REMEDY))
+
+
+def _findings_of_field(serialized: object, place: Place) -> Iterator[ScanFinding]:
+    """Decode as leniently as Stable-Baselines3 does."""
+    try:
+        if not isinstance(serialized, str):
+            raise binascii.Error(f"but a {type(serialized).__name__}")
+        pickled = base64.b64decode(serialized.encode("utf-8", "replace"))
+    except binascii.Error as error:
+        yield place.finding("unreadable-file", "warning", f"is not base64: {error}".replace(": but", " but"))
+        return
+    yield from findings_of_pickles(io.BytesIO(pickled), place)
 
 
 HEAD_BYTES: Final = 512
@@ -110,17 +96,14 @@ _TENSOR_DATA: Final = re.compile(r"(?P<folder>(?:.*/)?)data/\d+")
 
 
 class _ZlibReader:
-    """The unpacked content of a zlib stream, as joblib writes it."""
+    """Unpacks a zlib stream, as joblib writes it."""
 
     def __init__(self, packed: BinaryIO) -> None:
         self._packed = packed
         self._decompressor = zlib.decompressobj()
 
     def read1(self, size: int) -> bytes:
-        """Some of the next bytes; none at the end.
-
-        :raises EOFError: if the stream is cut off
-        """
+        """Return some of the next bytes; none at the end."""
         while not self._decompressor.eof:
             packed = self._decompressor.unconsumed_tail or self._packed.read(2**16)
             if not packed:
@@ -142,12 +125,9 @@ _COMPRESSIONS: Final[Mapping[bytes, Callable[[BinaryIO], PackedStream]]] = {
 
 
 def is_checkpoint(name: str, head: bytes) -> bool:
-    """Whether a name or the first `HEAD_BYTES` bytes are those of a file that may hold a pickle."""
-    return PurePosixPath(name).suffix.lower() in CHECKPOINT_SUFFIXES or _starts_like_one(head)
-
-
-def _starts_like_one(head: bytes) -> bool:
-    return starts_like_a_pickle(head) or head.startswith((_ZIP, _ARRAY, *_COMPRESSIONS)) or _is_tar(head)
+    """Say whether a name or the first `HEAD_BYTES` bytes are those of a file that may hold a pickle."""
+    is_archive = head.startswith((_ZIP, _ARRAY, *_COMPRESSIONS)) or _is_tar(head)
+    return PurePosixPath(name).suffix.lower() in CHECKPOINT_SUFFIXES or starts_like_a_pickle(head) or is_archive
 
 
 def _is_tar(head: bytes) -> bool:
@@ -157,21 +137,15 @@ def _is_tar(head: bytes) -> bool:
 def findings_of_content(
     content: BinaryIO, place: Place, budget: UnpackBudget | None = None, depth: int = 0
 ) -> Iterator[ScanFinding]:
-    """What a file, or an unpacked part of one, would do when it is loaded.
-
-    A file that is an archive by its end and something else by its start is scanned as both.
+    """Yield what a file, or an unpacked part of one, would do when it is loaded.
 
     :param content: seekable, at its start
-    :param place: where findings are reported
-    :param budget: how much may still be unpacked of the file
     :param depth: how many archives are around this content
     """
     budget = budget or UnpackBudget()
     head = content.read(HEAD_BYTES)
     if depth > MAX_DEPTH:
-        yield place.problem(
-            NotScannedError("scan-limit", f"lies in more than {MAX_DEPTH} archives; it was not scanned")
-        )
+        yield place.finding("scan-limit", "warning", f"lies in more than {MAX_DEPTH} archives; it was not scanned")
         return
     is_zip = head.startswith(_ZIP) or ends_like_a_zip(content)
     if is_zip:
@@ -229,12 +203,10 @@ def _findings_of_zip(content: BinaryIO, place: Place, budget: UnpackBudget, dept
             if not (member.is_dir() or (of_tensor and of_tensor["folder"] in folders)):
                 yield from _findings_of_member(archive, member, place.inside(member.filename), budget, depth)
     if _has_bytes_behind_its_end(content):
-        yield place.problem(
-            NotScannedError("unreadable-file", "has bytes behind the end of the archive, as if cut off")
-        )
+        yield place.finding("unreadable-file", "warning", "has bytes behind the end of the archive, as if cut off")
     if len(members) > MAX_MEMBERS:
         reason = f"has {len(members)} members; only the first {MAX_MEMBERS} were scanned"
-        yield place.problem(NotScannedError("scan-limit", reason))
+        yield place.finding("scan-limit", "warning", reason)
 
 
 def _has_bytes_behind_its_end(content: BinaryIO) -> bool:
@@ -252,18 +224,15 @@ def _findings_of_member(
     try:
         with archive.open(member) as packed:
             head = packed.read(HEAD_BYTES)
-        if member.filename == MODEL_FIELDS and depth == 0 and _may_be_json(head, archive):
+        may_be_json = head.strip()[:1] in (b"", b"{") or MODEL_VERSION in archive.NameToInfo
+        if member.filename == MODEL_FIELDS and depth == 0 and may_be_json:
             with archive.open(member) as packed:
-                yield from fields_of(cast(PackedStream, packed), place, budget)
+                yield from _findings_of_fields(cast(PackedStream, packed), place, budget)
         elif is_checkpoint(member.filename, head):
             with archive.open(member) as packed:
                 yield from _findings_of_packed(cast(PackedStream, packed), place, budget, depth)
     except DAMAGE as error:
         yield place.problem(unreadable(error))
-
-
-def _may_be_json(head: bytes, archive: zipfile.ZipFile) -> bool:
-    return head.strip()[:1] in (b"", b"{") or MODEL_VERSION in archive.NameToInfo
 
 
 def _findings_of_tar(content: BinaryIO, place: Place, budget: UnpackBudget, depth: int) -> Iterator[ScanFinding]:
@@ -273,7 +242,7 @@ def _findings_of_tar(content: BinaryIO, place: Place, budget: UnpackBudget, dept
             for number, member in enumerate(archive):
                 if number == MAX_MEMBERS:
                     reason = f"has more than {MAX_MEMBERS} members; the others were not scanned"
-                    yield place.problem(NotScannedError("scan-limit", reason))
+                    yield place.finding("scan-limit", "warning", reason)
                     return
                 packed = archive.extractfile(member) if member.isreg() else None
                 if packed is not None and is_checkpoint(member.name, packed.read(HEAD_BYTES)):
@@ -289,7 +258,7 @@ def _findings_of_array(content: BinaryIO, place: Place) -> Iterator[ScanFinding]
     length_bytes = 2 if start[6:7] == b"\x01" else 4
     size = int.from_bytes(start[8 : 8 + length_bytes], "little")
     if size > MAX_ARRAY_HEADER_BYTES:
-        yield place.problem(NotScannedError("scan-limit", f"has an array header of {size} bytes; it was not scanned"))
+        yield place.finding("scan-limit", "warning", f"has an array header of {size} bytes; it was not scanned")
         return
     content.seek(8 + length_bytes)
     if _OBJECTS.search(content.read(size)):

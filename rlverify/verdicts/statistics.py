@@ -149,8 +149,6 @@ FEWEST, MOST = 5, 1_000
 class MeasurementPlan:
     """What a pilot says about a measurement.
 
-    :param mean: of the pilot's values
-    :param sd: their standard deviation
     :param power: of the number of runs that the catalogue asks for
     :param least_runs: the fewest that reach 80 %; None where even `MOST` do not
     """

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from rlverify.records.claims import NOT_STATED, Claim, FixGrade, Verdict
-from rlverify.records.measured import Evidence, FigureEvidence, Run, VariantEvidence
+from rlverify.records.measured import Evidence, Run, VariantEvidence
 from rlverify.verdicts.statistics import Decision, IntervalPlace, ShareOutcome, decide, place_of
 
 # Verdicts that say that the harness failed, or that it cannot tell; none of them counts as passed.
@@ -32,7 +32,9 @@ def judge(evidence: Evidence) -> Verdict:
     claimed, REFUTED if it has nothing in common with it.
     """
     if evidence.figure is not None:
-        return _judge_figure(evidence.figure)
+        if evidence.figure.errors or evidence.figure.runs == 0:
+            return Verdict.ERROR
+        return VERDICT_OF_PLACE[place_of((evidence.figure.low, evidence.figure.high), evidence.figure.claimed)]
     if _is_regressed(evidence):
         return Verdict.REGRESSED
     return _trouble(evidence.variants) or _judge_measured(evidence)
@@ -52,12 +54,6 @@ def _trouble(variants: Sequence[VariantEvidence]) -> Verdict | None:
     if any(variant.stale is not None for variant in variants):
         return Verdict.STALE
     return Verdict.UNREACHED if any(variant.reached is False for variant in variants) else None
-
-
-def _judge_figure(figure: FigureEvidence) -> Verdict:
-    if figure.errors or figure.runs == 0:
-        return Verdict.ERROR
-    return VERDICT_OF_PLACE[place_of((figure.low, figure.high), figure.claimed)]
 
 
 def _judge_measured(evidence: Evidence) -> Verdict:
@@ -130,10 +126,8 @@ class Record:
     """A claim with its evidence, or None where there is no evidence, which a report shows as missing.
 
     :param misfits: why the evidence does not fit the claim as it is now, which a report shows as STALE
-    :param runs: of a probe, where the claim was measured just now
     :param changed: the changed code that a fallen claim executes, as `changed_by_claim` gives it; `fallen` replaces it
         by files
-    :param conditions: the same claim, measured under other conditions
     """
 
     claim: Claim
@@ -250,10 +244,7 @@ class Record:
 
     @property
     def is_unsupported(self) -> bool:
-        """Whether measurement does not support the claim as it is tested here: the statement, fix or recommendation.
-
-        A regression of our own code says nothing about it.
-        """
+        """Whether measurement does not support the claim as it is tested here: the statement, fix or recommendation."""
         return (
             self.has_verdict
             and self.verdict is not Verdict.REGRESSED
@@ -273,10 +264,7 @@ class Record:
 
 
 def attached(records: Sequence[Record]) -> list[Record]:
-    """The same records, those of claims with those of their conditions; what has some keeps these.
-
-    :raises ValueError: if the claim of a condition is missing
-    """
+    """The same records, those of claims with those of their conditions; what has some keeps these."""
     found: dict[str, list[Record]] = {}
     for record in records:
         found.setdefault(record.claim.condition_of, []).append(record)
@@ -288,10 +276,7 @@ def attached(records: Sequence[Record]) -> list[Record]:
 
 
 def with_conditions(records: Sequence[Record]) -> list[Record]:
-    """The records of claims, each with those of its conditions, which are in no other place.
-
-    :raises ValueError: if the claim of a condition is missing
-    """
+    """The records of claims, each with those of its conditions, which are in no other place."""
     return [record for record in attached(records) if not record.claim.condition_of]
 
 
@@ -305,10 +290,7 @@ class ClaimStatus(StrEnum):
 
 
 def status_of(record: Record) -> ClaimStatus:
-    """The status of a record; each of its conditions has its own.
-
-    A figure with stale or undecided evidence is set aside, as in an audit.
-    """
+    """The status of a record; each of its conditions has its own."""
     verdict = record.measured_verdict
     if record.own_as_expected:
         return ClaimStatus.PASSED

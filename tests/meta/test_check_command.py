@@ -206,8 +206,6 @@ WRONG = {
     ("command_learners:gone",): "command_learners has no 'gone'",
     ("command_learners:copying", "--check", "resume_is_exakt"): "did you mean 'resume_is_exact'?",
     ("command_learners:copying", "--family", "zzz"): "no family is named 'zzz'; choose from gates, ",
-    ("command_learners:copying", "--list"): "--list runs no check, so it takes neither targets nor files",
-    ("command_learners:copying", "--format", "markdown"): "--format markdown is for --list",
 }
 
 

@@ -74,12 +74,12 @@ def test_the_time_of_a_bar_begins_with_what_it_shows() -> None:
     assert (task.completed, task.total) == (1, 6)
 
 
-def test_figures_have_a_bar_of_their_own() -> None:
+def test_figures_follow_in_the_bar() -> None:
     progress = Progress(disable=False)
     shown = Bars(progress)
     for done in (0, 4):
         shown.figures(done, 9, 60.0)
-    assert [(each.description, each.completed, each.total) for each in progress.tasks[1:]] == [("figures", 4, 9)]
+    assert [(each.description, each.completed, each.total) for each in progress.tasks] == [("figures", 4, 9)]
 
 
 def test_with_a_terminal_there_are_no_lines(capsys: pytest.CaptureFixture[str]) -> None:

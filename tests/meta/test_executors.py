@@ -18,7 +18,6 @@ from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import UsageError
 from rlverify.running.executors import (
     Executor,
-    ExecutorName,
     InlineExecutor,
     ProcessExecutor,
     ThreadExecutor,
@@ -90,23 +89,6 @@ def test_runs_of_claims_are_the_same(executor: Executor, toyproject: Project) ->
         return [(name, run.variant, run.seed, run.observations, run.error) for name in found for run in found[name]]
 
     assert runs(executor) == runs(ProcessExecutor(1))
-
-
-@pytest.mark.parametrize(
-    ("where", "jobs", "address", "message"),
-    [
-        ("inline", 2, None, "--executor inline runs one task at a time, and --jobs is 2"),
-        ("processes", None, "auto", "--ray-address auto is for --executor ray, and the executor is processes"),
-        ("inline", None, "auto", "the executor is inline"),
-        ("ray", None, "", "--ray-address is empty; give HOST:6379 or auto, or leave it out"),
-        ("processes", None, "", "--ray-address is empty"),
-    ],
-)
-def test_options_that_contradict_each_other_are_refused(
-    where: ExecutorName, jobs: int | None, address: str | None, message: str
-) -> None:
-    with pytest.raises(UsageError, match=message), executor_of(where, jobs, address):
-        pytest.fail("nothing may run")
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

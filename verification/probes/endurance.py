@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rlcore import DistributionalPPO, PBTConfig, Population
 from rlverify import Observation, probe
-from verification.probes.make import Make, equal
+from verification.probes.make import Make
 from verification.probes.models import step_or_refusal
 
 ROLLOUT = 24
@@ -146,7 +146,7 @@ def _no_memory() -> tuple[Tensor, Tensor]:
 
 def _share(symptom: str, expected: str, explained: float) -> Observation:
     found = "more than half" if explained > 0.5 else "less than half"
-    return equal(symptom, expected, found)
+    return Observation(symptom, expected, found, found == expected, repeats=False)
 
 
 def _population(make: Make, seed: int, folder: str) -> Population:

@@ -75,9 +75,6 @@ def observation_space(env: Any) -> Any:
 
 
 def require_this_process(env: Any) -> None:
-    """Raise if parts of an environment are in other processes.
-
-    :raises NotSupportedError: if so
-    """
+    """Raise if parts of an environment are in other processes."""
     if any("processes" in vars(each) for each in layers(env)):
         raise NotSupportedError("the environments are in worker processes")

@@ -25,11 +25,7 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Proof:
-    """A fault that was planted into the subject to see whether the check detects it.
-
-    :param fault: what was planted, such as ``forget policy.optimizer.state[0]['exp_avg']``
-    :param detected: whether the check failed with it
-    """
+    """A fault that was planted into the subject to see whether the check detects it."""
 
     fault: str
     detected: bool
@@ -39,8 +35,6 @@ class Proof:
 class CheckFinding:
     """What one check found in one subject.
 
-    :param expected: what holds if the check passes
-    :param seen: what was observed
     :param where: the path of the state or the step at which it shows; empty where nothing is wrong
     :param why: what was tried to find the reason, and its outcome; can be empty
     :param causes: of a failure, all paths that have to be restored, or where it shows; empty if no cause was looked for
@@ -58,12 +52,9 @@ class CheckFinding:
 class CheckRecord:
     """One check of one subject.
 
-    :param subject: its name
-    :param check: name of the check, which is that of its function
     :param proofs: of a check that passed, the faults that were planted to prove it
     :param unproven: why a check that passed has no proof; empty otherwise
     :param known: why this check may fail, by the caller; None if it must pass
-    :param reproduction: lines that run this check again
     """
 
     subject: str
@@ -83,10 +74,7 @@ class CheckRecord:
 
     @property
     def is_unexpected(self) -> bool:
-        """Whether a caller has to act.
-
-        That is after an error, a failure that is not expected or has other causes, and an expected failure that passed.
-        """
+        """Whether a caller has to act."""
         if self.known is None:
             return self.status in (Status.FAIL, Status.ERROR)
         return self.status in (Status.PASS, Status.ERROR) or bool(self.other_causes)

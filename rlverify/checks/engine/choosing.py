@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from rlverify.checks.engine.check_records import CheckRecord, Status
 from rlverify.checks.engine.rule import RULES, Rule
@@ -18,44 +18,30 @@ def chosen_rules(
     Of a suite, the rules are its checks and claims. One that is named can be that of another subject.
 
     :param subjects: what is checked; without any, the rules for any algorithm
-    :raises UsageError: if there is no rule or family of a name, or none was chosen for a subject
     """
     every = [RULES if each.rules is None else each.rules for each in subjects] or [RULES]
     known = {name: rule for own in every for name, rule in own.items()}
-    _check_known("check", checks, known)
-    _check_known("family", families, dict.fromkeys(each.family for each in known.values()))
-    if not checks and not families:
-        chosen = [dict(own) for own in every]
-    else:
-        chosen = [
-            {name: rule for name, rule in own.items() if name in checks or rule.family in families} for own in every
-        ]
+    families_known = dict.fromkeys(each.family for each in known.values())
+    for what, names, options in (("check", checks, [*known]), ("family", families, [*families_known])):
+        for name in names:
+            if name not in options:
+                hint = suggestion(name, options) or f"; choose from {', '.join(options)}"
+                raise UsageError(f"no {what} is named {name!r}{hint}")
+    is_all = not checks and not families
+    chosen = [
+        {name: rule for name, rule in own.items() if is_all or name in checks or rule.family in families}
+        for own in every
+    ]
     for made, own in zip(subjects, chosen, strict=False):
         if not own:
-            raise UsageError(f"no check was chosen for {made.name}, so nothing would be checked; {_has(made)}")
+            others = "choose others" if made.rules is None else f"it has {', '.join(made.rules) or 'no checks'}"
+            raise UsageError(f"no check was chosen for {made.name}, so nothing would be checked; {others}")
     return chosen
 
 
-def _has(made: Subject) -> str:
-    """What a subject has to choose from, as advice."""
-    if made.rules is None:
-        return "choose others"
-    return f"it has {', '.join(made.rules)}" if made.rules else "add checks to the suite"
-
-
 def reasons_to_run(records: Sequence[CheckRecord], made: Subject) -> list[str]:
-    """The rules that inconclusive records rest on and that have no record themselves.
-
-    An inconclusive record alone would not say that something failed.
-    """
+    """The rules that inconclusive records rest on and that have no record themselves."""
     known = {each.check for each in records}
     blocked = [each.check for each in records if each.status is Status.INCONCLUSIVE]
     needed = {name for check in blocked for name in made.rule(check).rests_on}
     return [name for name in RULES if name in needed - known]
-
-
-def _check_known(what: str, names: Sequence[str], known: Collection[str]) -> None:
-    for name in names:
-        if name not in known:
-            hint = suggestion(name, known) or f"; choose from {', '.join(known)}"
-            raise UsageError(f"no {what} is named {name!r}{hint}")

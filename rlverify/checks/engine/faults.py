@@ -18,11 +18,7 @@ from rlverify.checks.state.tree import find, is_tensor, leaves_below, put
 
 @dataclass(frozen=True)
 class GenericFault:
-    """One thing that an adapter, or a subject that has none, does wrong.
-
-    :param text: what is planted, as in "forget num_timesteps"
-    :param plant: from a right one to the wrong one
-    """
+    """One thing that an adapter, or a subject that has none, does wrong."""
 
     text: str
     plant: Callable[[Any], Any]
@@ -44,6 +40,17 @@ def _passed_on(name: str) -> Callable[..., Any]:
 
 for _name in [each for each in vars(Adapter) if not each.startswith("_")]:
     setattr(Wrapped, _name, _passed_on(_name))
+
+
+def after(method: str, text: str, change: Callable[..., Any]) -> GenericFault:
+    """Call ``change(adapter, result, *arguments)`` after a method; what it returns is the result, unless it is None."""
+
+    def changed(self: Wrapped, *arguments: Any, **named: Any) -> Any:
+        found = getattr(self.inner, method)(*arguments, **named)
+        other = change(self.inner, found, *arguments, **named)
+        return found if other is None else other
+
+    return GenericFault(text, type("Changed", (Wrapped,), {method: changed}))
 
 
 def that_trains(adapter: Adapter) -> Adapter:
@@ -92,10 +99,7 @@ def overwrite(path: str, value: Any) -> GenericFault:
 
 
 def zero(value: Any) -> Any:
-    """A number, an array or a tensor like another, full of zeros.
-
-    :raises TypeError: for anything else
-    """
+    """A number, an array or a tensor like another, full of zeros."""
     if is_tensor(value):
         return value.detach().clone().zero_()
     if isinstance(value, np.ndarray | np.generic):
@@ -111,31 +115,11 @@ class _Unrepeatable(Wrapped):
         return self.inner.learn(model, steps)
 
 
-class _ActingLearns(Wrapped):
-    def act(self, model: Any) -> Any:
-        found = self.inner.act(model)
-        _nudge(self.inner, model, 1e-3)
-        return found
-
-
-class _SavingLearns(Wrapped):
-    def save(self, model: Any, folder: Path) -> None:
-        self.inner.save(model, folder)
-        _nudge(self.inner, model, 1e-3)
-
-
 class _ForgetsBetweenPieces(Wrapped):
     def learn(self, model: Any, steps: int) -> Sequence[Any]:
         for optimizer in self.inner.optimizers(model):
             optimizer.state.clear()
         return self.inner.learn(model, steps)
-
-
-class _Drifting(Wrapped):
-    def load(self, folder: Path, fresh: Any) -> Any:
-        model = self.inner.load(folder, fresh)
-        _nudge(self.inner, model, 1e-3)
-        return model
 
 
 class _Sharing(Wrapped):
@@ -157,42 +141,34 @@ class _KeepsLearningRate(Wrapped):
         """Do nothing."""
 
 
-class _UntrainedParameter(Wrapped):
-    def optimizers(self, model: Any) -> Sequence[Any]:
-        found = self.inner.optimizers(model)
-        for optimizer in found:
-            group = optimizer.param_groups[-1]
-            group["params"] = group["params"][:-1]
-        return found
+def _leave_last_out(_inner: Adapter, found: Sequence[Any], _model: Any) -> None:
+    for optimizer in found:
+        optimizer.param_groups[-1]["params"] = optimizer.param_groups[-1]["params"][:-1]
 
 
-class _StrangeParameter(Wrapped):
-    def optimizers(self, model: Any) -> Sequence[Any]:
-        found = self.inner.optimizers(model)
-        for optimizer in found:
-            group = optimizer.param_groups[0]
-            group["params"] = [copy.deepcopy(group["params"][0]), *group["params"][1:]]
-        return found
+def _copy_first(_inner: Adapter, found: Sequence[Any], _model: Any) -> None:
+    for optimizer in found:
+        group = optimizer.param_groups[0]
+        group["params"] = [copy.deepcopy(group["params"][0]), *group["params"][1:]]
 
 
-class _OldTarget(Wrapped):
-    def target_modules(self, model: Any) -> Sequence[Any]:
-        found = self.inner.target_modules(model)
-        for parameter in found[0].parameters() if found else ():
-            parameter.data.add_(1e-3)
-        return found
+def _move_target(_inner: Adapter, found: Sequence[Any], _model: Any) -> None:
+    for parameter in found[0].parameters() if found else ():
+        parameter.data.add_(1e-3)
 
 
 UNREPEATABLE = GenericFault("draw from a generator without a seed in learn()", _Unrepeatable)
-ACTING_LEARNS = GenericFault("change a parameter when acting", _ActingLearns)
-SAVING_LEARNS = GenericFault("change a parameter when saving", _SavingLearns)
+ACTING_LEARNS = after("act", "change a parameter when acting", lambda inner, _action, model: _nudge(inner, model, 1e-3))
+SAVING_LEARNS = after(
+    "save", "change a parameter when saving", lambda inner, _none, model, _folder: _nudge(inner, model, 1e-3)
+)
 FORGETS_BETWEEN_PIECES = GenericFault("clear the optimizer's state at the start of learn()", _ForgetsBetweenPieces)
-DRIFTING = GenericFault("change a parameter in load()", _Drifting)
+DRIFTING = after("load", "change a parameter in load()", lambda inner, model, *_: _nudge(inner, model, 1e-3))
 SHARING = GenericFault("share tensors in set_parameters()", _Sharing)
 KEEPS_LEARNING_RATE = GenericFault("keep the old learning rate", _KeepsLearningRate)
-UNTRAINED_PARAMETER = GenericFault("leave a parameter out of the optimizer", _UntrainedParameter)
-STRANGE_PARAMETER = GenericFault("give the optimizer a copy of a parameter", _StrangeParameter)
-OLD_TARGET = GenericFault("leave a target network as it was", _OldTarget)
+UNTRAINED_PARAMETER = after("optimizers", "leave a parameter out of the optimizer", _leave_last_out)
+STRANGE_PARAMETER = after("optimizers", "give the optimizer a copy of a parameter", _copy_first)
+OLD_TARGET = after("target_modules", "leave a target network as it was", _move_target)
 
 
 def _nudge(adapter: Adapter, model: Any, size: float) -> None:

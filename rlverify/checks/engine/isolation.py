@@ -115,11 +115,7 @@ def _forked() -> int:
 
 
 def _ended(child: int, *, is_done: bool) -> int:
-    """Kill a process with all that it started.
-
-    :param is_done: whether it sent a result, after which it has killed what it started
-    :return: how it ended; 0 where the caller's process lets the system collect its children
-    """
+    """Kill a process with all that it started."""
     if not is_done:
         end_descendants(child)
     with suppress(ProcessLookupError, PermissionError):

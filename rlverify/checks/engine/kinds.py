@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
 
 from rlverify.checks.adapters.adapter import Adapter
 from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, ExpectedFailures
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.rule import Rule
+from rlverify.checks.engine.rule import Rule, first_paragraph
 from rlverify.checks.engine.rule_runs import chosen_rules, installed_modules, preload, record_of
 from rlverify.checks.engine.session import SEED, SubjectSession
 from rlverify.checks.engine.subjects import Runs, Subject, check_settings
@@ -25,20 +25,30 @@ Checked = TypeVar("Checked")
 RuleFunction = Callable[[Checked], CheckFinding]
 
 
+class CheckOptions(TypedDict, total=False):
+    """The options of the functions that check one kind of subject.
+
+    ``name`` is that of the records, by default the factory's; ``checks`` names the rules to run, by default all;
+    ``expected_failures`` has reasons, or `KnownFailure`, by name of the rule, and a rule that passes in spite of it is
+    reported; ``limit`` is how many seconds each process of a check may take, by default 60.
+    """
+
+    name: str
+    checks: Iterable[str] | None
+    expected_failures: ExpectedFailures | None
+    limit: float
+
+
 @dataclass
 class Kind(Generic[Checked]):
-    """A kind of subject.
-
-    :param family: the name of its rules as a group
-    :param door: the function that runs them, for the lines that reproduce a record
-    """
+    """A kind of subject."""
 
     family: str
     door: str
     rules: dict[str, Rule] = field(default_factory=dict)
 
     def rule(
-        self, severity: Severity, expected: str, *, faults: Sequence[GenericFault] = ()
+        self, severity: Severity, *, faults: Sequence[GenericFault] = ()
     ) -> Callable[[RuleFunction[Checked]], RuleFunction[Checked]]:
         """Register the decorated function as a rule of its name; it runs in a process of its own."""
 
@@ -51,29 +61,24 @@ class Kind(Generic[Checked]):
                 return session.run(action)
 
             found.__doc__, name, planted = function.__doc__, function.__name__, tuple(faults)
+            expected = first_paragraph(function)
             self.rules[name] = Rule(name, self.family, severity, expected, found, faults=lambda _session: planted)
             return function
 
         return register
 
     def check(
-        self,
-        subject: Checked,
-        name: str,
-        uses: Callable[[], object],
-        *,
-        checks: Iterable[str] | None,
-        limit: float,
-        expected_failures: ExpectedFailures | None = None,
+        self, subject: Checked, factory: object, uses: Callable[[], object], **options: Unpack[CheckOptions]
     ) -> list[CheckRecord]:
         """Run the rules on a subject.
 
         :param uses: uses the subject once, so that the libraries that it needs are imported here and once
-        :raises UnknownRuleError: if there is no rule of a name
         """
+        limit, expected_failures = options.get("limit", 60.0), options.get("expected_failures") or {}
+        name: str = options.get("name") or getattr(factory, "__name__", "") or type(factory).__name__
         check_settings(None, limit)
         made = Subject(
-            name, _nothing, expected_failures=expected_failures or {}, limit=limit, rules=self.rules, door=self.door
+            name, _nothing, expected_failures=expected_failures, limit=limit, rules=self.rules, door=self.door
         )
         session = SubjectSession(_nothing, cast("Adapter", subject), limit)
         before = installed_modules()
@@ -85,7 +90,7 @@ class Kind(Generic[Checked]):
         found = attempt(lambda: session.run(imported))
         preload([] if isinstance(found, Crash) else found)
         runs = Runs(session)
-        return [record_of(rule, made, runs) for rule in chosen_rules(made, checks)]
+        return [record_of(rule, made, runs) for rule in chosen_rules(made, options.get("checks"))]
 
 
 def _nothing() -> Any:

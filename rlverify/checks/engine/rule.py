@@ -1,15 +1,18 @@
-"""What a rule is: one function that looks for one kind of bug in any algorithm, and what is known about it."""
+"""A rule: one function that looks for one kind of bug in any algorithm, and what is known about it."""
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rlverify.checks.engine.check_records import CheckFinding, Status
 from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.session import SubjectSession
+from rlverify.checks.state.tree import unequal
+from rlverify.records.attempts import attempt
 from rlverify.records.claims import Severity
 
 CheckFunction = Callable[[SubjectSession], CheckFinding]
@@ -20,8 +23,6 @@ RULES: Final[dict[str, Rule]] = {}
 class Rule:
     """A rule and its function.
 
-    :param name: that of its function
-    :param family: what it belongs to, such as gates or resume
     :param expected: what holds where it passes, in a sentence
     :param rests_on: rules that have to pass before this one means anything
     :param faults: those that can be planted into a subject to prove that the rule detects them
@@ -39,19 +40,18 @@ class Rule:
 
     @property
     def rationale(self) -> str:
-        """Why it exists: the documentation of its function."""
-        return inspect.cleandoc(self.function.__doc__ or "")
+        """Return why it exists: the documentation of its function, below the first sentence if that is `expected`."""
+        return inspect.cleandoc(self.function.__doc__ or "").removeprefix(f"{self.expected}\n\n")
 
 
 def rule(
     family: str,
     severity: Severity,
-    expected: str,
     *,
     rests_on: Sequence[str] = (),
     faults: Callable[[SubjectSession], Sequence[GenericFault]] | Sequence[GenericFault] = (),
 ) -> Callable[[CheckFunction], CheckFunction]:
-    """Register the decorated function as a rule of its name.
+    """Register the decorated function as a rule of its name; the first sentence of its documentation is `expected`.
 
     The function returns a `CheckFinding` with what is wrong, or `passing` if nothing is. It raises
     ``NotSupportedError`` if the subject has nothing that the rule is about.
@@ -60,26 +60,48 @@ def rule(
     def register(function: CheckFunction) -> CheckFunction:
         name = function.__name__
         given = faults if callable(faults) else (lambda _session: tuple(faults))
-        RULES[name] = Rule(name, family, severity, expected, function, tuple(rests_on), given)
+        RULES[name] = Rule(name, family, severity, first_paragraph(function), function, tuple(rests_on), given)
         return function
 
     return register
 
 
+def in_a_process(function: CheckFunction) -> CheckFunction:
+    """Run a rule in a process of its own, which may crash or hang."""
+
+    @functools.wraps(function)
+    def found(session: SubjectSession) -> CheckFinding:
+        attempt(lambda: session.steps)  # known before the process starts
+        return session.run(lambda: function(session))
+
+    return found
+
+
+def first_paragraph(documented: object) -> str:
+    """Return the first paragraph of a documentation in one line; empty where there is none."""
+    return (inspect.getdoc(documented) or "").partition("\n\n")[0].replace("\n", " ")
+
+
 def passing() -> CheckFinding:
-    """What a rule returns if nothing is wrong; `Rule.expected` becomes its text."""
+    """Return the finding of a rule if nothing is wrong; `Rule.expected` becomes its text."""
     return CheckFinding(Status.PASS)
 
 
 def failing(seen: str, *, where: str = "", why: str = "", causes: Sequence[str] | None = None) -> CheckFinding:
-    """What a rule returns if something is wrong.
-
-    :param causes: by default where it shows
-    """
+    """Return the finding of a rule if something is wrong."""
     found = ((where,) if where else ()) if causes is None else tuple(causes)
     return CheckFinding(Status.FAIL, seen=seen, where=where, why=why, causes=found)
 
 
+def compared(expected: Mapping[str, object], found: Mapping[str, object], seen: str) -> CheckFinding:
+    """Return `passing` if two tables are equal, or else `failing` where they first differ.
+
+    :param seen: what is said of the number of keys that differ, with {} in its place
+    """
+    differ = unequal(expected, found)
+    return failing(seen.format(len(differ)), where=differ[0]) if differ else passing()
+
+
 def inconclusive(reason: str) -> CheckFinding:
-    """What a rule returns if it cannot tell."""
+    """Return the finding of a rule that cannot tell."""
     return CheckFinding(Status.INCONCLUSIVE, seen=reason)

@@ -62,10 +62,7 @@ def check_algorithm(
 def check_subject(
     made: Subject, *, checks: Iterable[str] | None = None, on_check: Progress = lambda _subject, _check: None
 ) -> list[CheckRecord]:
-    """Run the rules on a subject, those that others rest on first.
-
-    :raises UnknownRuleError: if there is no rule of a name, also among the expected failures
-    """
+    """Run the rules on a subject, those that others rest on first."""
     chosen, runs = chosen_rules(made, checks), Runs()
     records = []
     for rule in chosen:
@@ -75,10 +72,7 @@ def check_subject(
 
 
 def chosen_rules(made: Subject, checks: Iterable[str] | None = None) -> list[Rule]:
-    """The rules of some names, by default all.
-
-    :raises UnknownRuleError: if there is no rule of a name, also among the expected failures
-    """
+    """The rules of some names, by default all."""
     own = RULES if made.rules is None else made.rules
     known = own if made.door else {**own, **RULES}
     for name in made.expected_failures:
@@ -88,10 +82,7 @@ def chosen_rules(made: Subject, checks: Iterable[str] | None = None) -> list[Rul
 
 
 def rule_named(name: str, known: Mapping[str, Rule] = RULES) -> Rule:
-    """The rule of a name.
-
-    :raises UnknownRuleError: with the names that there are
-    """
+    """The rule of a name."""
     if name not in known:
         raise UnknownRuleError(f"no check is named {name!r}; choose from {', '.join(known)}")
     return known[name]
@@ -126,10 +117,7 @@ def _session(made: Subject) -> SubjectSession | CheckFinding:
 
 
 def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
-    """Run one rule on a subject, and prove it if it passes.
-
-    :param runs: what is known from other rules, and will be for the next
-    """
+    """Run one rule on a subject, and prove it if it passes."""
     started = time.monotonic()
     session = runs.session = runs.session if runs.session is not None else _session(made)
     if rule.name in runs.reported:
@@ -212,11 +200,8 @@ def _proofs(rule: Rule, session: SubjectSession) -> tuple[tuple[Proof, ...], str
     broken = [f"{each.text}: {own.seen}" for each, own in pairs if own.status is Status.ERROR]
     if broken:
         return proofs, f"a fault could not be planted: {broken[0]}", True
-    return proofs, _unproven(len(proofs)), False
-
-
-def _unproven(planted: int) -> str:
-    return f"the check detected none of {planted} faults" if planted else "the check has no fault to plant"
+    missed = f"the check detected none of {len(proofs)} faults" if proofs else "the check has no fault to plant"
+    return proofs, missed, False
 
 
 def installed_modules() -> set[str]:

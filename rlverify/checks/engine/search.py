@@ -30,11 +30,7 @@ MOST_RUNS: Final = 96
 
 @dataclass(frozen=True)
 class Reason:
-    """Why training does not go on exactly.
-
-    :param text: in words, with the first of the causes
-    :param causes: paths of all that has to be restored, `UNKNOWN` or `OUTSIDE`
-    """
+    """Why training does not go on exactly."""
 
     text: str
     causes: tuple[str, ...]
@@ -42,10 +38,7 @@ class Reason:
 
 @dataclass
 class LoadedPair:
-    """A model at an interruption, and what a load makes of it.
-
-    :param generators: the global generators of the first one
-    """
+    """A model at an interruption, and what a load makes of it."""
 
     model: Any
     generators: dict[str, Any]
@@ -60,7 +53,6 @@ class Search:
     A run restores a pair in part, and trains. Where it can, the pair is made once, in a process of which each run is a
     fork.
 
-    :param folder: what was saved
     :param expected: what training gives that was not interrupted
     :param is_limited: whether groups of leaves are not divided further after `MOST_RUNS`
     """
@@ -88,7 +80,8 @@ class Search:
         return self._found()
 
     def _found(self) -> Reason:
-        lost = [path for path in self.session.run(self._lost) if path not in self.session.volatile]
+        lost = self.session.run(lambda: [each.path for each in self._pair().differences])
+        lost = [path for path in lost if path not in self.session.volatile]
         everything = [*lost, GLOBALS]
         if not self._is_exact_without(()):
             opaque = self.session.run(self._opaque)
@@ -130,9 +123,6 @@ class Search:
         generators, loaded = global_state(), session.loaded(self.folder)
         return LoadedPair(model, generators, loaded, differences(model, loaded))
 
-    def _lost(self) -> list[str]:
-        return [each.path for each in self._pair().differences]
-
     def _opaque(self) -> list[str]:
         return [f"{path} ({leaf.text})" for path, leaf in walk(self._pair().model).items() if leaf.opaque]
 
@@ -149,16 +139,11 @@ class Search:
         session, pair = self.session, self._pair()
         for each in pair.differences:
             if each.path not in left_out and each.path not in session.volatile:
-                _restore(each)
+                attempt(each.restore)  # loggers and other objects with files cannot be copied
         if GLOBALS not in left_out:
             set_global_state(pair.generators)
         session.learn(pair.loaded, session.steps_after)
         return session.result(pair.loaded)
-
-
-def _restore(difference: Difference) -> None:
-    """Restore what can be copied; loggers and other objects with files cannot."""
-    attempt(difference.restore)
 
 
 def part_of(path: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -13,7 +14,7 @@ from rlverify.checks.adapters.adapter import Adapter, NotSupportedError
 from rlverify.checks.engine.isolation import Failed, in_process
 from rlverify.checks.state.random_state import seed_globals
 from rlverify.checks.state.trained import named_parameters
-from rlverify.checks.state.tree import Leaf, walk
+from rlverify.checks.state.tree import Leaf, digests, walk
 
 TierName = Literal["smoke", "default", "full"]
 
@@ -23,7 +24,6 @@ class Tier:
     """What is done within a tier.
 
     :param seconds: after which no further check of a subject is started; None for no limit
-    :param plants_faults: whether passes are proven
     :param finds_reasons: whether a failure of a resume is searched for what was lost
     :param is_full: whether all that could be forgotten is, and the search has no limit
     """
@@ -43,10 +43,7 @@ TIERS: Final[dict[TierName, Tier]] = {
 
 
 def tier_named(name: str) -> Tier:
-    """The tier of a name.
-
-    :raises ValueError: with the names that there are
-    """
+    """The tier of a name."""
     for each in TIERS.values():
         if each.name == name:
             return each
@@ -75,9 +72,7 @@ class Unsupported:
 class Trained:
     """A model after some training, in a form that another process can compare.
 
-    :param state: every leaf of the model
     :param result: digests of what is trained: parameters, and the state of their optimizers
-    :param trace: one digest for each step
     """
 
     state: dict[str, Leaf]
@@ -89,7 +84,6 @@ class Trained:
 class Known:
     """What sessions of one subject know of it, whatever fault is planted into their adapters.
 
-    :param spans: steps before and after an interruption, as the adapter says
     :param wholes: training without an interruption, with the adapter that trained and the steps of both pieces
     """
 
@@ -102,9 +96,7 @@ class SubjectSession:
     """Runs what checks ask of one subject.
 
     :param factory: makes a fresh model; called in processes of their own only
-    :param limit: seconds that each process may take
     :param volatile: paths of leaves that differ between two equal runs, such as times; found by the first gate
-    :param tier: what is left out to save time
     :param spans: steps before and after an interruption; None for as many as the adapter says
     :param known: shared by the sessions that `dataclasses.replace` makes of this one
     """
@@ -120,7 +112,6 @@ class SubjectSession:
     def run(self, action: Callable[[], Result], *, shows_warnings: bool = False, limit: float | None = None) -> Result:
         """What an action returns, run in a process of its own.
 
-        :param limit: seconds that the process may take, in place of those of the session
         :param shows_warnings: if not, they are not printed, since every process would repeat them; filters that turn
             them into errors do so in any case
         :raises NotSupportedError: if the adapter cannot do it
@@ -173,21 +164,22 @@ class SubjectSession:
         return Trained(walk(model), self.result(model), tuple(trace))
 
     def result(self, model: Any) -> dict[str, str]:
-        """Digests of what is trained, by name; to be called inside of `run`.
-
-        :raises NotSupportedError: if nothing is found that is trained
-        """
+        """Digests of what is trained, by name; to be called inside of `run`."""
         modules, optimizers = list(self.adapter.modules(model)), self.adapter.optimizers(model)
         found = {f"parameter {name}": digest_of(each) for name, each in named_parameters(modules).items()}
         for number, optimizer in enumerate(optimizers):
-            found.update({f"optimizer {number}: {path}": leaf.digest for path, leaf in walk(optimizer).items()})
+            found.update({f"optimizer {number}: {path}": digest for path, digest in digests(optimizer).items()})
         if not found:
             raise NotSupportedError("no trained parameters of torch were found; override Adapter.modules()")
         return found
 
-    def folder(self) -> tempfile.TemporaryDirectory[str]:
-        """A folder for what a check saves."""
-        return tempfile.TemporaryDirectory(prefix="rlverify-check-")
+    @contextmanager
+    def folder(self, *, trained_steps: int = 0) -> Iterator[Path]:
+        """A folder for what a check saves; with a fresh model in it that was trained for some steps, if any."""
+        with tempfile.TemporaryDirectory(prefix="rlverify-check-") as name:
+            if trained_steps:
+                self.saved(trained_steps, Path(name))
+            yield Path(name)
 
     def saved(self, steps: int, folder: Path) -> None:
         """Train a fresh model and save it."""
@@ -211,8 +203,8 @@ class SubjectSession:
 
 def digest_of(value: Any) -> str:
     """A text that is equal for equal values of any kind."""
-    leaves = walk(value)
-    return leaves[""].digest if list(leaves) == [""] else repr({path: leaf.digest for path, leaf in leaves.items()})
+    found = digests(value)
+    return found[""] if list(found) == [""] else repr(found)
 
 
 def _supported(action: Callable[[], Result], shows_warnings: bool) -> Result | Unsupported:

@@ -6,21 +6,21 @@ import importlib
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from rlverify.checks.adapters.adapter import NotSupportedError
-from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, ExpectedFailures
+from rlverify.checks.engine.check_records import CheckFinding, CheckRecord
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.kinds import Kind
-from rlverify.checks.engine.rule import failing, passing
+from rlverify.checks.engine.kinds import CheckOptions, Kind
+from rlverify.checks.engine.rule import compared, failing, passing
 from rlverify.checks.engine.session import OTHER_SEED
 from rlverify.checks.state.random_state import seed_globals
 from rlverify.checks.state.saved_pickles import is_data, pickles_in
-from rlverify.checks.state.tree import walk
+from rlverify.checks.state.tree import digests
 from rlverify.records.attempts import Crash, attempt
 
 CUTS: Final = (0.0, 0.5, 0.99)
@@ -32,13 +32,7 @@ NAME: Final = "checkpoint"
 
 @dataclass(frozen=True)
 class CheckpointSubject:
-    """An object, and how it is saved and loaded.
-
-    :param save: writes the object to a path
-    :param load: reads it; gets the path, and a fresh object that can be filled
-    :param make: makes a fresh object
-    :param change: changes an object, as training does
-    """
+    """An object, and how it is saved and loaded."""
 
     save: Callable[[Any, Path], object]
     load: Callable[[Path, Any], Any]
@@ -61,10 +55,7 @@ def check_checkpoint(
     make: Callable[[], Any],
     *,
     change: Callable[[Any], object] = lambda _made: None,
-    name: str = "",
-    checks: Iterable[str] | None = None,
-    expected_failures: ExpectedFailures | None = None,
-    limit: float = 60.0,
+    **options: Unpack[CheckOptions],
 ) -> list[CheckRecord]:
     """Run the rules for saving and loading; nothing is raised for what the functions do.
 
@@ -72,17 +63,11 @@ def check_checkpoint(
     :param load: reads it; gets the path and a fresh object, and returns the object that goes on
     :param make: makes a fresh object
     :param change: changes an object in place, as training does; without it, a load that does nothing is not detected
-    :param name: by default that of ``save``
-    :param checks: names of rules; by default all
-    :param expected_failures: reasons, or `KnownFailure`, by name of the rule; a rule that passes in spite of it is
-        reported
-    :param limit: seconds that each process of a check may take
+    :param options: as `CheckOptions` says
     :raises UnknownRuleError: if there is no rule of a name
     """
-    shown = name or getattr(save, "__name__", type(save).__name__)
     subject = CheckpointSubject(save, load, make, change)
-    asked: Any = {"checks": checks, "limit": limit, "expected_failures": expected_failures}
-    return CHECKPOINTS.check(subject, shown, lambda: _saved_and_read(subject), **asked)
+    return CHECKPOINTS.check(subject, save, lambda: _saved_and_read(subject), **options)
 
 
 @contextmanager
@@ -97,13 +82,8 @@ def _saved_and_read(subject: CheckpointSubject) -> Any:
         return subject.load(folder / NAME, subject.make())
 
 
-def _digests(node: Any) -> dict[str, str]:
-    return {path: leaf.digest for path, leaf in walk(node).items()}
-
-
 def _compared(expected: dict[str, str], found: dict[str, str], what: str) -> CheckFinding:
-    differ = [path for path in {**expected, **found} if expected.get(path) != found.get(path)]
-    return failing(f"{len(differ)} of {len(expected)} values {what}", where=differ[0]) if differ else passing()
+    return compared(expected, found, f"{{}} of {len(expected)} values {what}")
 
 
 def _files(folder: Path) -> list[Path]:
@@ -111,10 +91,6 @@ def _files(folder: Path) -> list[Path]:
     if not found:
         raise NotSupportedError("save() writes no file")
     return found
-
-
-def _fresh(subject: CheckpointSubject) -> CheckpointSubject:
-    return replace(subject, load=lambda _path, fresh: fresh)
 
 
 def _also_changes(subject: CheckpointSubject) -> CheckpointSubject:
@@ -154,41 +130,42 @@ def _calls(subject: CheckpointSubject) -> CheckpointSubject:
 
 
 @CHECKPOINTS.rule(
-    "high", "What is loaded equals what was saved.", faults=[GenericFault("return the fresh object in load()", _fresh)]
+    "high",
+    faults=[
+        GenericFault(
+            "return the fresh object in load()", lambda subject: replace(subject, load=lambda _path, fresh: fresh)
+        )
+    ],
 )
 def checkpoint_restores_everything(subject: CheckpointSubject) -> CheckFinding:
-    """Every value that can be reached in the loaded object is that of the saved one.
+    """What is loaded equals what was saved.
 
     A value that is missing in a checkpoint begins from scratch after every restart.
     """
     saved = subject.changed()
-    expected = _digests(saved)
+    expected = digests(saved)
     with _folder() as folder:
         subject.save(saved, folder / NAME)
         seed_globals(OTHER_SEED)
-        return _compared(expected, _digests(subject.load(folder / NAME, subject.make())), "differ after the load")
+        return _compared(expected, digests(subject.load(folder / NAME, subject.make())), "differ after the load")
 
 
-@CHECKPOINTS.rule("high", "Saving changes nothing.", faults=[GenericFault("change the object", _also_changes)])
+@CHECKPOINTS.rule("high", faults=[GenericFault("change the object", _also_changes)])
 def saving_changes_nothing(subject: CheckpointSubject) -> CheckFinding:
-    """The object is the same after it was saved as before.
+    """Saving changes nothing.
 
     If not, a run with checkpoints differs from a run without.
     """
     saved = subject.changed()
-    before = _digests(saved)
+    before = digests(saved)
     with _folder() as folder:
         subject.save(saved, folder / NAME)
-    return _compared(before, _digests(saved), "changed")
+    return _compared(before, digests(saved), "changed")
 
 
-@CHECKPOINTS.rule(
-    "high",
-    "A file that is cut off is refused.",
-    faults=[GenericFault("return a fresh object for files that cannot be read", _lenient)],
-)
+@CHECKPOINTS.rule("high", faults=[GenericFault("return a fresh object for files that cannot be read", _lenient)])
 def truncated_file_is_refused(subject: CheckpointSubject) -> CheckFinding:
-    """A file of which the end is missing raises an error when it is loaded.
+    """A file that is cut off is refused.
 
     A process that dies while it writes leaves such a file. Training that goes on from it starts from scratch unseen.
     """
@@ -197,13 +174,9 @@ def truncated_file_is_refused(subject: CheckpointSubject) -> CheckFinding:
     )
 
 
-@CHECKPOINTS.rule(
-    "medium",
-    "A file with a changed byte is refused, or loads to the same object.",
-    faults=[GenericFault("return a fresh object for files that cannot be read", _lenient)],
-)
+@CHECKPOINTS.rule("medium", faults=[GenericFault("return a fresh object for files that cannot be read", _lenient)])
 def changed_byte_is_refused(subject: CheckpointSubject) -> CheckFinding:
-    """One changed bit, tried in bytes all over the file, raises an error at the load, or makes no difference.
+    """A file with a changed byte is refused, or loads to the same object.
 
     Disks and copies lose bits. Without a checksum, a weight changes its exponent and nothing reports it.
     """
@@ -218,41 +191,37 @@ def changed_byte_is_refused(subject: CheckpointSubject) -> CheckFinding:
 def _refused(subject: CheckpointSubject, broken: Callable[[bytes], list[tuple[str, bytes]]]) -> CheckFinding:
     """Whether every broken form of every file raises or loads to the same object."""
     saved = subject.changed()
-    expected = _digests(saved)
+    expected = digests(saved)
     with _folder() as folder:
         subject.save(saved, folder / NAME)
         for file in _files(folder):
             content = file.read_bytes()
             for what, replaced in broken(content):
                 file.write_bytes(replaced)
-                found = attempt(lambda: _digests(subject.load(folder / NAME, subject.make())))
+                found = attempt(lambda: digests(subject.load(folder / NAME, subject.make())))
                 if not isinstance(found, Crash) and found != expected:
                     return failing("load() returns another object without an error", where=f"{file.name}: {what}")
             file.write_bytes(content)
     return passing()
 
 
-@CHECKPOINTS.rule(
-    "high",
-    "A save that fails leaves the older file as it was.",
-    faults=[GenericFault("delete the older file first", _deletes_first)],
-)
+@CHECKPOINTS.rule("high", faults=[GenericFault("delete the older file first", _deletes_first)])
 def failed_save_keeps_the_old_file(subject: CheckpointSubject) -> CheckFinding:
-    """If writing fails in the middle, as on a full disk, the checkpoint from before can still be loaded.
+    """A save that fails leaves the older file as it was.
 
     A save that writes over the only checkpoint loses the whole run. Write to another name, and rename it at the end.
     """
     saved = subject.changed()
     with _folder() as folder:
         subject.save(saved, folder / NAME)
-        expected = _digests(subject.load(folder / NAME, subject.make()))
+        expected = digests(subject.load(folder / NAME, subject.make()))
         largest = max(each.stat().st_size for each in _files(folder))
         subject.change(saved)
         with _files_of_at_most(largest // 2):
             ended = attempt(lambda: subject.save(saved, folder / NAME))
         if not isinstance(ended, Crash):
             return failing("save() raises nothing where the disk is full", where=NAME)
-        found = attempt(lambda: _digests(subject.load(folder / NAME, subject.make())))
+        found = attempt(lambda: digests(subject.load(folder / NAME, subject.make())))
     if isinstance(found, Crash):
         return failing(f"the older file cannot be loaded: {found.line}", where=NAME)
     return _compared(expected, found, "differ in the older file")
@@ -274,15 +243,12 @@ def _files_of_at_most(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, old)
 
 
-@CHECKPOINTS.rule(
-    "high",
-    "Reading the file imports nothing but what builds plain data and tensors.",
-    faults=[GenericFault("save a pickle that calls a function", _calls)],
-)
+@CHECKPOINTS.rule("high", faults=[GenericFault("save a pickle that calls a function", _calls)])
 def checkpoint_runs_nothing_when_read(subject: CheckpointSubject) -> CheckFinding:
-    """The pickles in the file name no function and no class except those that build arrays and containers.
+    """Reading the file imports nothing but what builds plain data and tensors.
 
-    Unpickling calls the functions that a file names. The names are read from its instructions; it is not loaded.
+    The pickles in the file name no function and no class except those that build arrays and containers. Unpickling
+    calls the functions that a file names. The names are read from its instructions; it is not loaded.
     """
     with _folder() as folder:
         subject.save(subject.changed(), folder / NAME)

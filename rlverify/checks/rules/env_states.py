@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import numpy as np
 
 from rlverify.checks.adapters import driving
-from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, ExpectedFailures
+from rlverify.checks.engine.check_records import CheckFinding, CheckRecord
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.kinds import Kind
-from rlverify.checks.engine.rule import failing, passing
+from rlverify.checks.engine.kinds import CheckOptions, Kind
+from rlverify.checks.engine.rule import compared, failing, passing
 from rlverify.checks.engine.session import OTHER_SEED, first_difference
 from rlverify.checks.state.random_state import seed_globals
-from rlverify.checks.state.tree import children, is_tensor, walk
+from rlverify.checks.state.tree import children, digests, is_tensor
 
 BEFORE: Final = 7
 AFTER: Final = 31
@@ -50,35 +50,22 @@ def check_env_state(
     *,
     get_state: Callable[[Any], Any] = lambda env: env.get_state(),
     set_state: Callable[[Any, Any], object] = lambda env, state: env.set_state(state),
-    name: str = "",
-    checks: Iterable[str] | None = None,
-    expected_failures: ExpectedFailures | None = None,
-    limit: float = 60.0,
+    **options: Unpack[CheckOptions],
 ) -> list[CheckRecord]:
     """Run the rules for states of environments; nothing is raised for what the environment does.
 
     :param factory: makes an environment of Gymnasium, or a vector of Stable-Baselines3
     :param get_state: returns the state of an environment
     :param set_state: gives an environment a state
-    :param name: by default that of the factory
-    :param checks: names of rules; by default all
-    :param expected_failures: reasons, or `KnownFailure`, by name of the rule; a rule that passes in spite of it is
-        reported
-    :param limit: seconds that each process of a check may take
+    :param options: as `CheckOptions` says
     :raises UnknownRuleError: if there is no rule of a name
     """
-    shown = name or getattr(factory, "__name__", type(factory).__name__)
     subject = EnvStateSubject(factory, get_state, set_state)
-    asked: Any = {"checks": checks, "limit": limit, "expected_failures": expected_failures}
-    return ENV_STATES.check(subject, shown, subject.started, **asked)
+    return ENV_STATES.check(subject, factory, subject.started, **options)
 
 
 def _steps(env: Any, actions: Sequence[Any]) -> list[dict[str, str]]:
-    return [_digests(driving.step(env, action)) for action in actions]
-
-
-def _digests(node: Any) -> dict[str, str]:
-    return {path: leaf.digest for path, leaf in walk(node).items()}
+    return [digests(driving.step(env, action)) for action in actions]
 
 
 def _judged(expected: Sequence[Any], found: Sequence[Any]) -> CheckFinding:
@@ -92,19 +79,17 @@ def _ignoring(subject: EnvStateSubject) -> EnvStateSubject:
 
 def _aliasing(subject: EnvStateSubject) -> EnvStateSubject:
     """The state holds the environment itself."""
-    return replace(subject, get_state=lambda env: (subject.get_state(env), env), set_state=partial(_set_first, subject))
-
-
-def _set_first(subject: EnvStateSubject, env: Any, state: Any) -> None:
-    subject.set_state(env, state[0])
+    return replace(
+        subject,
+        get_state=lambda env: (subject.get_state(env), env),
+        set_state=lambda env, state: subject.set_state(env, state[0]),
+    )
 
 
 def _keeping(subject: EnvStateSubject) -> EnvStateSubject:
     """The environment notes its steps in the state that it was given."""
     return replace(
-        subject,
-        get_state=lambda env: [subject.get_state(env), 0],
-        set_state=partial(_set_and_note, subject),
+        subject, get_state=lambda env: [subject.get_state(env), 0], set_state=partial(_set_and_note, subject)
     )
 
 
@@ -113,13 +98,9 @@ def _set_and_note(subject: EnvStateSubject, env: Any, state: list[Any]) -> None:
     state[1] += 1
 
 
-@ENV_STATES.rule(
-    "high",
-    "An environment whose state is set goes on as it did.",
-    faults=[GenericFault("ignore set_state()", _ignoring)],
-)
+@ENV_STATES.rule("high", faults=[GenericFault("ignore set_state()", _ignoring)])
 def env_state_continues(subject: EnvStateSubject) -> CheckFinding:
-    """After its state was set, an environment gives the same observations, rewards and ends as the first time.
+    """An environment whose state is set goes on as it did.
 
     What is missing in the state, most often the random generator or a counter of steps, shows at some later step.
     """
@@ -130,15 +111,12 @@ def env_state_continues(subject: EnvStateSubject) -> CheckFinding:
     return _judged(expected, _steps(env, actions))
 
 
-@ENV_STATES.rule(
-    "high",
-    "Another environment goes on with the state of the first.",
-    faults=[GenericFault("ignore set_state()", _ignoring)],
-)
+@ENV_STATES.rule("high", faults=[GenericFault("ignore set_state()", _ignoring)])
 def env_state_moves(subject: EnvStateSubject) -> CheckFinding:
-    """A new environment that is given the state goes on as the first one, also if global generators differ.
+    """Another environment goes on with the state of the first.
 
-    This is what resuming needs: the process that reads a state is not the one that took it.
+    A new environment that is given the state goes on as the first one, also if global generators differ. This is what
+    resuming needs: the process that reads a state is not the one that took it.
     """
     env, actions = subject.started()
     state = subject.get_state(env)
@@ -150,57 +128,41 @@ def env_state_moves(subject: EnvStateSubject) -> CheckFinding:
     return _judged(expected, _steps(other, actions))
 
 
-@ENV_STATES.rule(
-    "high",
-    "A state that was taken does not change while the environment goes on.",
-    faults=[GenericFault("return the environment with the state", _aliasing)],
-)
+@ENV_STATES.rule("high", faults=[GenericFault("return the environment with the state", _aliasing)])
 def env_state_is_a_copy(subject: EnvStateSubject) -> CheckFinding:
-    """Steps of the environment leave a state that was taken before as it is.
+    """A state that was taken does not change while the environment goes on.
 
     A state that holds the environment's own arrays is the state of a later step when it is used.
     """
     env, actions = subject.started()
     state = subject.get_state(env)
-    before = _digests(state)
+    before = digests(state)
     _steps(env, actions)
-    return _unchanged(before, _digests(state))
+    return compared(before, digests(state), "{} values of the state changed")
 
 
-@ENV_STATES.rule(
-    "medium",
-    "An environment leaves the state that it was given as it is.",
-    faults=[GenericFault("note the use in the state", _keeping)],
-)
+@ENV_STATES.rule("medium", faults=[GenericFault("note the use in the state", _keeping)])
 def set_state_copies(subject: EnvStateSubject) -> CheckFinding:
-    """Setting a state, and the steps after it, do not change the state that was given.
+    """An environment leaves the state that it was given as it is.
 
     Otherwise one state can be used once: the second environment that gets it starts elsewhere.
     """
     env, actions = subject.started()
     state = subject.get_state(env)
-    before = _digests(state)
+    before = digests(state)
     other = subject.make()
     driving.reset(other)
     subject.set_state(other, state)
     _steps(other, actions)
-    return _unchanged(before, _digests(state))
+    return compared(before, digests(state), "{} values of the state changed")
 
 
-def _unchanged(before: dict[str, str], after: dict[str, str]) -> CheckFinding:
-    changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
-    return failing(f"{len(changed)} values of the state changed", where=changed[0]) if changed else passing()
-
-
-@ENV_STATES.rule(
-    "medium",
-    "A state holds plain values and arrays of numbers only.",
-    faults=[GenericFault("return the environment with the state", _aliasing)],
-)
+@ENV_STATES.rule("medium", faults=[GenericFault("return the environment with the state", _aliasing)])
 def env_state_needs_no_pickle(subject: EnvStateSubject) -> CheckFinding:
-    """A state is made of numbers, texts, arrays of numbers, lists, tuples and dictionaries.
+    """A state holds plain values and arrays of numbers only.
 
-    Such a state can be written and read without pickle, which would run whatever a file names.
+    A state is made of numbers, texts, arrays of numbers, lists, tuples and dictionaries. Such a state can be written
+    and read without pickle, which would run whatever a file names.
     """
     env, _ = subject.started()
     strange = _strange("state", subject.get_state(env))

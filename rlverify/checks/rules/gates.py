@@ -12,28 +12,22 @@ from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.rule import failing, passing, rule
+from rlverify.checks.engine.rule import failing, in_a_process, passing, rule
 from rlverify.checks.engine.session import SubjectSession, Trained, first_difference
 from rlverify.checks.state.random_state import global_state, set_global_state
-from rlverify.checks.state.tree import walk
+from rlverify.checks.state.tree import digests, unequal
 from rlverify.records.attempts import Crash, attempt
 
 
-@rule(
-    "gates",
-    "high",
-    "Two runs from one factory give the same parameters.",
-    faults=[faults.UNREPEATABLE],
-)
+@rule("gates", "high", faults=[faults.UNREPEATABLE])
 def deterministic(session: SubjectSession) -> CheckFinding:
-    """Two runs from the same factory train to the same bits.
+    """Two runs from one factory give the same parameters.
 
     Every other rule compares runs, so it means nothing without this one. Seed the model and its environment in the
     factory. A model without a seed can still pass: the global generators are seeded before each call of the factory.
     """
     first, second = whole(session), trained_twice(session)
-    paths = {**first.state, **second.state}
-    session.volatile = frozenset(path for path in paths if first.state.get(path) != second.state.get(path))
+    session.volatile = frozenset(unequal(first.state, second.state))
     if first.result == second.result:
         return passing()
     return failing(**apart(first, second))
@@ -45,15 +39,9 @@ def observations(session: SubjectSession) -> list[GenericFault]:
     return [fault for method, fault in planted.items() if session.supports(method)]
 
 
-@rule(
-    "gates",
-    "high",
-    "Acting and saving change nothing that training uses.",
-    rests_on=["deterministic"],
-    faults=observations,
-)
+@rule("gates", "high", rests_on=["deterministic"], faults=observations)
 def observing_changes_nothing(session: SubjectSession) -> CheckFinding:
-    """Training is the same with a saved file and an action in the middle as without.
+    """Acting and saving change nothing that training uses.
 
     If looking at a model changes it, evaluations and checkpoints change the result of training.
     """
@@ -74,20 +62,14 @@ def observing_changes_nothing(session: SubjectSession) -> CheckFinding:
         return session.trained(model, trace)
 
     with session.folder() as folder:
-        found = session.run(lambda: observed(Path(folder)))
+        found = session.run(lambda: observed(folder))
     expected = whole(session)
     return passing() if found.result == expected.result else failing(**apart(expected, found))
 
 
-@rule(
-    "gates",
-    "medium",
-    "Two calls of learn() give the same parameters as one.",
-    rests_on=["deterministic"],
-    faults=[faults.FORGETS_BETWEEN_PIECES],
-)
+@rule("gates", "medium", rests_on=["deterministic"], faults=[faults.FORGETS_BETWEEN_PIECES])
 def pieces_equal_whole(session: SubjectSession) -> CheckFinding:
-    """Learning in two pieces equals learning at once.
+    """Two calls of learn() give the same parameters as one.
 
     If it does not, something starts from scratch in every call: an interrupted run then differs for this reason alone.
     """
@@ -126,8 +108,7 @@ def trained_twice(session: SubjectSession) -> Trained:
 
 def apart(first: Trained, second: Trained) -> dict[str, str]:
     """What two runs differ in, and where, as arguments of `failing`."""
-    everything = {**first.result, **second.result}
-    names = [name for name in everything if first.result.get(name) != second.result.get(name)]
+    everything, names = {**first.result, **second.result}, unequal(first.result, second.result)
     step = first_difference(first.trace, second.trace)
     seen = f"{len(names)} of {len(everything)} parameters and states of optimizers differ"
     return {"seen": seen, "where": f"step {step}" if step is not None else names[0]}
@@ -169,39 +150,36 @@ class _CopyIsTheSame(_CopyOf):
 @rule(
     "gates",
     "medium",
-    "A copy of the environment gives the same observations, rewards and ends for the same actions.",
     faults=[
         GenericFault("reset the copy of the environment", _CopyIsReset),
         GenericFault("return the environment itself as its copy", _CopyIsTheSame),
     ],
 )
+@in_a_process
 def environment_can_be_copied(session: SubjectSession) -> CheckFinding:
-    """`copy.deepcopy` of the environment, made in the middle of an episode, steps exactly as the original does.
+    """A copy of the environment gives the same observations, rewards and ends for the same actions.
 
-    Simulators that keep their state in compiled code often copy without an error and lose it. Whatever copies such an
-    environment, for evaluation or to resume, then goes on from another state.
+    `copy.deepcopy` of the environment, made in the middle of an episode, steps exactly as the original does. Simulators
+    that keep their state in compiled code often copy without an error and lose it. Whatever copies such an environment,
+    for evaluation or to resume, then goes on from another state.
     """
-
-    def action() -> CheckFinding:
-        env = session.adapter.environment(session.make())
-        driving.require_this_process(env)
-        driving.reset(env)
-        chosen = driving.actions(env, BEFORE + AFTER)
-        for each in chosen[:BEFORE]:
-            driving.step(env, each)
-        copied = attempt(lambda: copy.deepcopy(env))
-        if isinstance(copied, Crash):
-            return failing(f"copy.deepcopy raises {copied.line}", where="copy.deepcopy")
-        generators = global_state()
-        expected = _steps(env, chosen[BEFORE:])
-        set_global_state(generators)
-        found = attempt(lambda: _steps(copied, chosen[BEFORE:]))
-        if isinstance(found, Crash):
-            return failing(f"the copy raises {found.line}", where="step of the copy")
-        number = first_difference(expected, found)
-        return passing() if number is None else failing("the copy goes on otherwise", where=f"step {number}")
-
-    return session.run(action)
+    env = session.adapter.environment(session.make())
+    driving.require_this_process(env)
+    driving.reset(env)
+    chosen = driving.actions(env, BEFORE + AFTER)
+    for each in chosen[:BEFORE]:
+        driving.step(env, each)
+    copied = attempt(lambda: copy.deepcopy(env))
+    if isinstance(copied, Crash):
+        return failing(f"copy.deepcopy raises {copied.line}", where="copy.deepcopy")
+    generators = global_state()
+    expected = _steps(env, chosen[BEFORE:])
+    set_global_state(generators)
+    found = attempt(lambda: _steps(copied, chosen[BEFORE:]))
+    if isinstance(found, Crash):
+        return failing(f"the copy raises {found.line}", where="step of the copy")
+    number = first_difference(expected, found)
+    return passing() if number is None else failing("the copy goes on otherwise", where=f"step {number}")
 
 
 def _steps(env: Any, actions: Sequence[Any]) -> list[dict[str, str]]:
@@ -209,10 +187,6 @@ def _steps(env: Any, actions: Sequence[Any]) -> list[dict[str, str]]:
     found = []
     for number, action in enumerate(actions):
         if number == len(actions) // 2:
-            found.append(_digests(driving.reset(env)))
-        found.append(_digests(driving.step(env, action)))
+            found.append(digests(driving.reset(env)))
+        found.append(digests(driving.step(env, action)))
     return found
-
-
-def _digests(returned: Any) -> dict[str, str]:
-    return {path: leaf.digest for path, leaf in walk(returned).items()}

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
-from rlverify.checks.engine.rule import failing, passing, rule
+from rlverify.checks.engine.rule import failing, in_a_process, passing, rule
 from rlverify.checks.engine.session import SubjectSession, digest_of
 from rlverify.checks.state.trained import named_parameters, reachable_tensors
-from rlverify.checks.state.tree import walk
+from rlverify.checks.state.tree import digests, unequal
 
 
-@rule(
-    "identity",
-    "high",
-    "Every trained parameter is in an optimizer, and every parameter of an optimizer is the model's.",
-    faults=[faults.UNTRAINED_PARAMETER, faults.STRANGE_PARAMETER],
-)
+@rule("identity", "high", faults=[faults.UNTRAINED_PARAMETER, faults.STRANGE_PARAMETER])
 def optimizers_hold_the_parameters(session: SubjectSession) -> CheckFinding:
-    """The optimizers hold the model's own parameters: in a fresh model, after a load, and after set_parameters().
+    """Every trained parameter is in an optimizer, and every parameter of an optimizer is the model's.
 
-    A parameter outside of every optimizer never learns. An optimizer that holds a copy trains the copy.
+    The optimizers hold the model's own parameters: in a fresh model, after a load, and after set_parameters(). A
+    parameter outside of every optimizer never learns. An optimizer that holds a copy trains the copy.
     """
     moments: dict[str, Callable[[], str]] = {
         "in a fresh model": lambda: _mismatch(session, session.make()),
@@ -47,11 +42,11 @@ def optimizers_hold_the_parameters(session: SubjectSession) -> CheckFinding:
 
 
 def _after_load(session: SubjectSession) -> str:
-    with session.folder() as name:
+    with session.folder() as folder:
         model = session.make()
         session.learn(model, session.steps)
-        session.adapter.save(model, Path(name))
-        return _mismatch(session, session.loaded(Path(name)))
+        session.adapter.save(model, folder)
+        return _mismatch(session, session.loaded(folder))
 
 
 def _after_set_parameters(session: SubjectSession) -> str:
@@ -79,75 +74,49 @@ def _mismatch(session: SubjectSession, model: Any) -> str:
     return ""
 
 
-@rule(
-    "identity",
-    "high",
-    "With a learning rate of 0, training changes no parameter outside of target networks.",
-    rests_on=["deterministic"],
-    faults=[faults.KEEPS_LEARNING_RATE],
-)
+@rule("identity", "high", rests_on=["deterministic"], faults=[faults.KEEPS_LEARNING_RATE])
+@in_a_process
 def learning_rate_zero_freezes(session: SubjectSession) -> CheckFinding:
-    """Training at a learning rate of 0 leaves every parameter as it is.
+    """With a learning rate of 0, training changes no parameter outside of target networks.
 
     If one moves, something else than the learning rate that was set decides how large steps are.
     """
-    steps = session.steps
-
-    def action() -> list[str]:
-        model = session.make()
-        session.adapter.set_learning_rate(model, 0.0)
-        targets = {id(each) for module in session.adapter.target_modules(model) for each in module.parameters()}
-        parameters = named_parameters(list(session.adapter.modules(model)))
-        before = {name: digest_of(each) for name, each in parameters.items() if id(each) not in targets}
-        session.learn(model, steps)
-        after = named_parameters(list(session.adapter.modules(model)))
-        return [name for name, digest in before.items() if name not in after or digest_of(after[name]) != digest]
-
-    moved = session.run(action)
+    model = session.make()
+    session.adapter.set_learning_rate(model, 0.0)
+    targets = {id(each) for module in session.adapter.target_modules(model) for each in module.parameters()}
+    parameters = named_parameters(list(session.adapter.modules(model)))
+    before = {name: digest_of(each) for name, each in parameters.items() if id(each) not in targets}
+    session.learn(model, session.steps)
+    after = named_parameters(list(session.adapter.modules(model)))
+    moved = [name for name, digest in before.items() if name not in after or digest_of(after[name]) != digest]
     return failing(f"{len(moved)} parameters moved", where=moved[0]) if moved else passing()
 
 
-@rule(
-    "identity",
-    "high",
-    "In a fresh model, target networks equal the networks that they follow, buffers included.",
-    faults=[faults.OLD_TARGET],
-)
+@rule("identity", "high", faults=[faults.OLD_TARGET])
+@in_a_process
 def targets_start_equal(session: SubjectSession) -> CheckFinding:
-    """Before training, every parameter and buffer of a target network equals that of a network with the same shapes.
+    """In a fresh model, target networks equal the networks that they follow, buffers included.
 
     A target that starts elsewhere, or whose batch statistics are not copied, gives wrong values until it has caught up.
     """
-
-    def action() -> list[str]:
-        model = session.make()
-        targets = session.adapter.target_modules(model)
-        if not targets:
-            raise NotSupportedError("the model has no target networks")
-        return [type(each).__name__ for each in targets if not _has_twin(session, model, each)]
-
-    different = session.run(action)
+    model = session.make()
+    targets = session.adapter.target_modules(model)
+    if not targets:
+        raise NotSupportedError("the model has no target networks")
+    different = [type(each).__name__ for each in targets if not _has_twin(session, model, each)]
     return failing(f"no network equals the target {different[0]}", where=different[0]) if different else passing()
 
 
 def _has_twin(session: SubjectSession, model: Any, target: Any) -> bool:
-    state = {name: leaf.digest for name, leaf in walk(dict(target.state_dict())).items()}
+    state = digests(dict(target.state_dict()))
     own = {id(module) for each in session.adapter.target_modules(model) for module in each.modules()}
     others = (module for each in session.adapter.modules(model) for module in each.modules() if id(module) not in own)
-    return any(
-        type(other) is type(target) and {n: leaf.digest for n, leaf in walk(dict(other.state_dict())).items()} == state
-        for other in others
-    )
+    return any(type(other) is type(target) and digests(dict(other.state_dict())) == state for other in others)
 
 
-@rule(
-    "isolation",
-    "critical",
-    "After set_parameters(get_parameters()), training one model changes nothing in the other.",
-    faults=[faults.SHARING],
-)
+@rule("isolation", "critical", faults=[faults.SHARING])
 def set_parameters_copies(session: SubjectSession) -> CheckFinding:
-    """Two models that exchanged parameters train apart from each other.
+    """After set_parameters(get_parameters()), training one model changes nothing in the other.
 
     If tensors are shared, a member of a population changes while another trains, without an error.
     """
@@ -167,5 +136,4 @@ def _changed_elsewhere(session: SubjectSession, trained: str) -> list[str]:
     model, other = (source, receiver) if trained == "source" else (receiver, source)
     before = session.result(other)
     session.learn(model, session.steps)
-    after = session.result(other)
-    return [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    return unequal(before, session.result(other))

@@ -8,12 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class KnownBug:
-    """A public report of one bug.
-
-    :param name: project and number
-    :param url: of the report
-    :param said: what the report says, in a sentence
-    """
+    """A public report of one bug."""
 
     name: str
     url: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from rlverify.checks.adapters import driving
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.rule import failing, passing, rule
+from rlverify.checks.engine.rule import failing, in_a_process, passing, rule
 from rlverify.checks.engine.session import SubjectSession
 from rlverify.checks.rules.training_settings import RESTORES_LAST_GROUP, judged, rates_used
 
@@ -36,12 +36,9 @@ class _ForgetsNormalizer(faults.Wrapped):
         return model
 
 
-class _InfiniteNormalizer(faults.Wrapped):
-    def learn(self, model: Any, steps: int) -> Sequence[Any]:
-        trace = self.inner.learn(model, steps)
-        state = self.inner.normalizer_state(model)
-        _put(state, dict.fromkeys(state, np.inf))
-        return trace
+def _make_infinite(inner: Any, _trace: Any, model: Any, _steps: int) -> None:
+    state = inner.normalizer_state(model)
+    _put(state, dict.fromkeys(state, np.inf))
 
 
 class _LeavesNormalizerBehind(faults.Wrapped):
@@ -54,20 +51,18 @@ class _LeavesNormalizerBehind(faults.Wrapped):
 @rule(
     "numerics",
     "high",
-    "The statistics of the normaliser are finite after training, and the same after a load.",
     rests_on=["deterministic"],
     faults=[
         GenericFault("leave the normaliser as it was in load()", _ForgetsNormalizer),
-        GenericFault("write infinity into the statistics", _InfiniteNormalizer),
+        faults.after("learn", "write infinity into the statistics", _make_infinite),
     ],
 )
 def normalizer_is_finite_and_saved(session: SubjectSession) -> CheckFinding:
-    """Running means and variances are finite, and a save and a load gives them back.
+    """The statistics of the normaliser are finite after training, and the same after a load.
 
     A policy acts on normalised observations. With other statistics, the same policy is another policy.
     """
-    with session.folder() as name:
-        folder = Path(name)
+    with session.folder() as folder:
 
         def trained() -> dict[str, Any]:
             model = session.make()
@@ -94,32 +89,26 @@ def _shown(value: Any) -> str:
 @rule(
     "populations",
     "high",
-    "After set_parameters(get_parameters()), the receiver normalises an observation as the source does.",
     faults=[GenericFault("leave the normaliser behind in set_parameters()", _LeavesNormalizerBehind)],
 )
+@in_a_process
 def statistics_follow_the_policy(session: SubjectSession) -> CheckFinding:
-    """A model that takes over a policy takes over the statistics that the policy was trained with.
+    """After set_parameters(get_parameters()), the receiver normalises an observation as the source does.
 
     Otherwise the policy gets observations in another scale after an exploit, and the copy acts differently from the
     member that was selected for its return.
     """
-
-    def action() -> CheckFinding:
-        source, receiver = session.make(), session.make()
-        inner = driving.innermost(session.adapter.environment(source))
-        drawn = driving.observations(driving.observation_space(inner), 1, 1, seed=0)
-        raw = {key: each[0, 0] for key, each in drawn.items()} if isinstance(drawn, dict) else drawn[0, 0]
-        session.adapter.normalized(source, raw)  # raises where there is no normaliser, before the training
-        session.adapter.learn(source, session.adapter.steps(source))
-        session.adapter.set_parameters(receiver, session.adapter.get_parameters(source))
-        expected, found = (_flat(session.adapter.normalized(each, raw)) for each in (source, receiver))
-        if np.array_equal(expected, found):
-            return passing()
-        return failing(
-            f"the observation is {_shown(found)}, expected {_shown(expected)}", where="normalised observation"
-        )
-
-    return session.run(action)
+    source, receiver = session.make(), session.make()
+    inner = driving.innermost(session.adapter.environment(source))
+    drawn = driving.observations(driving.observation_space(inner), 1, 1, seed=0)
+    raw = {key: each[0, 0] for key, each in drawn.items()} if isinstance(drawn, dict) else drawn[0, 0]
+    session.adapter.normalized(source, raw)  # raises where there is no normaliser, before the training
+    session.adapter.learn(source, session.adapter.steps(source))
+    session.adapter.set_parameters(receiver, session.adapter.get_parameters(source))
+    expected, found = (_flat(session.adapter.normalized(each, raw)) for each in (source, receiver))
+    if np.array_equal(expected, found):
+        return passing()
+    return failing(f"the observation is {_shown(found)}, expected {_shown(expected)}", where="normalised observation")
 
 
 def _flat(observation: Any) -> Any:
@@ -128,17 +117,13 @@ def _flat(observation: Any) -> Any:
     return np.ravel(observation)
 
 
-@rule(
-    "populations",
-    "high",
-    "A learning rate that was set after set_parameters() is that of the next update.",
-    faults=[faults.KEEPS_LEARNING_RATE, RESTORES_LAST_GROUP],
-)
+@rule("populations", "high", faults=[faults.KEEPS_LEARNING_RATE, RESTORES_LAST_GROUP])
+@in_a_process
 def explored_values_train(session: SubjectSession) -> CheckFinding:
-    """A model that takes over another's parameters, and is then given a learning rate, trains with that rate.
+    """A learning rate that was set after set_parameters() is that of the next update.
 
-    Optimizers restore the learning rate of the source with their state. If that happens after the new value was set,
-    or again at the next update, the search over learning rates has no effect (ray-project/ray #62173).
+    Optimizers restore the learning rate of the source with their state. If that happens after the new value was set, or
+    again at the next update, the search over learning rates has no effect (ray-project/ray #62173).
     """
 
     def used(value: float) -> dict[str, list[float]]:
@@ -150,4 +135,4 @@ def explored_values_train(session: SubjectSession) -> CheckFinding:
         session.adapter.learn(receiver, session.adapter.steps(receiver))
         return found
 
-    return session.run(lambda: judged(used))
+    return judged(used)

@@ -15,7 +15,7 @@ from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.rule import failing, passing, rule
+from rlverify.checks.engine.rule import failing, in_a_process, passing, rule
 from rlverify.checks.engine.session import SubjectSession
 from rlverify.checks.state.trained import named_parameters
 from rlverify.records.attempts import Crash, attempt
@@ -47,31 +47,27 @@ def _spoil(optimizer: Any, _args: Any, _kwargs: Any) -> None:
 @rule(
     "numerics",
     "high",
-    "A minibatch of one sample leaves every parameter finite.",
     rests_on=["deterministic"],
     faults=[GenericFault("divide by zero in every update", _NanGradient)],
 )
+@in_a_process
 def one_sample_minibatch(session: SubjectSession) -> CheckFinding:
-    """Training with a minibatch of one sample, as a remainder or by choice, runs and gives finite parameters.
+    """A minibatch of one sample leaves every parameter finite.
 
     The standard deviation of one sample is NaN, and so is every parameter after an update with advantages that are
     divided by it. Rollouts whose length is one more than a multiple of the batch size have such a remainder.
     """
-
-    def action() -> CheckFinding:
-        model = session.make()
-        settings = session.adapter.one_sample_settings(model)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # libraries warn of the remainder
-            changed = session.adapter.with_settings(model, **settings)
-            ended = attempt(lambda: session.adapter.learn(changed, session.adapter.steps(changed)))
-        broken = not_finite(session, changed)
-        text = ", ".join(f"{key}={value}" for key, value in settings.items())
-        if broken:
-            return failing(f"with {text}, {len(broken)} parameters are not finite", where=broken[0])
-        return failing(f"with {text}, learn() raises {ended.line}") if isinstance(ended, Crash) else passing()
-
-    return session.run(action)
+    model = session.make()
+    settings = session.adapter.one_sample_settings(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # libraries warn of the remainder
+        changed = session.adapter.with_settings(model, **settings)
+        ended = attempt(lambda: session.adapter.learn(changed, session.adapter.steps(changed)))
+    broken = not_finite(session, changed)
+    text = ", ".join(f"{key}={value}" for key, value in settings.items())
+    if broken:
+        return failing(f"with {text}, {len(broken)} parameters are not finite", where=broken[0])
+    return failing(f"with {text}, learn() raises {ended.line}") if isinstance(ended, Crash) else passing()
 
 
 def not_finite(session: SubjectSession, model: Any) -> list[str]:
@@ -83,50 +79,42 @@ def not_finite(session: SubjectSession, model: Any) -> list[str]:
     return [name for name, each in parameters.items() if not torch.isfinite(each).all()]
 
 
-class _ScaledReturns(faults.Wrapped):
-    def advantages(self, model: Any) -> tuple[Any, Any, Any]:
-        returns, values, advantages = self.inner.advantages(model)
-        return returns / 2 + 1, values, advantages
+def _scaled(_inner: Any, found: tuple[Any, Any, Any], _model: Any) -> tuple[Any, Any, Any]:
+    return found[0] / 2 + 1, *found[1:]
 
 
-class _NormalizedInPlace(faults.Wrapped):
-    def advantages(self, model: Any) -> tuple[Any, Any, Any]:
-        returns, values, advantages = self.inner.advantages(model)
-        return returns, values, (advantages - np.mean(advantages)) / (2 * np.std(advantages) + 1)
+def _normalised(_inner: Any, found: tuple[Any, Any, Any], _model: Any) -> tuple[Any, Any, Any]:
+    return *found[:2], (found[2] - np.mean(found[2])) / (2 * np.std(found[2]) + 1)
 
 
 @rule(
     "numerics",
     "high",
-    "After training, returns minus values are the advantages in the rollout buffer.",
     faults=[
-        GenericFault("scale the returns and not the values", _ScaledReturns),
-        GenericFault("normalise the advantages in place", _NormalizedInPlace),
+        faults.after("advantages", "scale the returns and not the values", _scaled),
+        faults.after("advantages", "normalise the advantages in place", _normalised),
     ],
 )
+@in_a_process
 def returns_minus_values_are_advantages(session: SubjectSession) -> CheckFinding:
-    """Returns, values and advantages of a rollout are in one scale, before and after an update.
+    """After training, returns minus values are the advantages in the rollout buffer.
 
     If returns are scaled and values are not, the value function learns another target than the advantages use. If an
     update normalises the buffer in place, every later epoch normalises again.
     """
     steps = session.steps
-
-    def action() -> CheckFinding:
-        model = session.make()
-        session.adapter.advantages(model)
-        session.adapter.learn(model, steps)
-        returns, values, advantages = (np.asarray(each, np.float64) for each in session.adapter.advantages(model))
-        scale = max(1.0, float(np.max(np.abs(returns))), float(np.max(np.abs(values))))
-        wrong = ~(np.abs(returns - values - advantages) <= TOLERANCE * scale)
-        if not wrong.any():
-            return passing()
-        first = int(np.flatnonzero(wrong)[0])
-        difference, advantage = float((returns - values).flat[first]), float(advantages.flat[first])
-        seen = f"{int(wrong.sum())} of {wrong.size} differ: returns - values is {difference:.4g}, the advantage is"
-        return failing(f"{seen} {advantage:.4g}", where=f"sample {first}")
-
-    return session.run(action)
+    model = session.make()
+    session.adapter.advantages(model)
+    session.adapter.learn(model, steps)
+    returns, values, advantages = (np.asarray(each, np.float64) for each in session.adapter.advantages(model))
+    scale = max(1.0, float(np.max(np.abs(returns))), float(np.max(np.abs(values))))
+    wrong = ~(np.abs(returns - values - advantages) <= TOLERANCE * scale)
+    if not wrong.any():
+        return passing()
+    first = int(np.flatnonzero(wrong)[0])
+    difference, advantage = float((returns - values).flat[first]), float(advantages.flat[first])
+    seen = f"{int(wrong.sum())} of {wrong.size} differ: returns - values is {difference:.4g}, the advantage is"
+    return failing(f"{seen} {advantage:.4g}", where=f"sample {first}")
 
 
 class _GoesOnAfterAnError(faults.Wrapped):
@@ -140,15 +128,6 @@ class _GoesOnAfterAnError(faults.Wrapped):
         return ()
 
 
-class _RemembersNan(faults.Wrapped):
-    """An observation of NaN ends up in a parameter."""
-
-    def learn(self, model: Any, steps: int) -> Sequence[Any]:
-        found = self.inner.learn(model, steps)
-        _set_to_nan(self.inner, model)
-        return found
-
-
 def _set_to_nan(adapter: Any, model: Any) -> None:
     for parameter in named_parameters(list(adapter.modules(model))).values():
         parameter.data.fill_(float("nan"))
@@ -157,32 +136,28 @@ def _set_to_nan(adapter: Any, model: Any) -> None:
 @rule(
     "numerics",
     "medium",
-    "Observations of NaN raise an error, or leave every parameter finite.",
     rests_on=["deterministic"],
     faults=[
         GenericFault("catch the error and go on with NaN in the parameters", _GoesOnAfterAnError),
-        GenericFault("write NaN into the parameters", _RemembersNan),
+        faults.after("learn", "write NaN into the parameters", lambda inner, _, model, _n: _set_to_nan(inner, model)),
     ],
 )
+@in_a_process
 def nan_observation_is_reported(session: SubjectSession) -> CheckFinding:
-    """If the environment returns NaN, training stops with an error or goes on without it.
+    """Observations of NaN raise an error, or leave every parameter finite.
 
     Otherwise one observation of a broken simulator destroys the model, and the run continues to its end.
     """
     steps = session.steps
-
-    def action() -> CheckFinding:
-        model = session.make()
-        _break(session.adapter.environment(model))
-        ended = attempt(lambda: session.adapter.learn(model, steps))
-        broken = not_finite(session, model)
-        if isinstance(ended, Crash):
-            return replace(passing(), seen=f"learn() raises {ended.line}")
-        if not broken:
-            return replace(passing(), seen="every parameter stays finite")
-        return failing(f"learn() returns, and {len(broken)} parameters are not finite", where=broken[0])
-
-    return session.run(action)
+    model = session.make()
+    _break(session.adapter.environment(model))
+    ended = attempt(lambda: session.adapter.learn(model, steps))
+    broken = not_finite(session, model)
+    if isinstance(ended, Crash):
+        return replace(passing(), seen=f"learn() raises {ended.line}")
+    if not broken:
+        return replace(passing(), seen="every parameter stays finite")
+    return failing(f"learn() returns, and {len(broken)} parameters are not finite", where=broken[0])
 
 
 def _break(env: Any) -> None:

@@ -14,7 +14,7 @@ import torch
 
 from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.state.tree import walk
+from rlverify.checks.state.tree import digests
 from rlverify.records.attempts import Crash, attempt
 
 SHAPES: Final = ((4, 3), (5,))
@@ -33,10 +33,7 @@ def pulled(parameter: torch.Tensor, step: int) -> torch.Tensor:
 
 @dataclass
 class OptimizerRun:
-    """Parameters and their optimizer, in the middle of a problem.
-
-    :param count: steps made so far
-    """
+    """Parameters and their optimizer, in the middle of a problem."""
 
     parameters: list[torch.nn.Parameter]
     optimizer: torch.optim.Optimizer
@@ -44,9 +41,9 @@ class OptimizerRun:
 
     def digests(self) -> dict[str, str]:
         """Digests of parameters, and of the optimizer's state."""
-        found = {f"parameters{path}": leaf.digest for path, leaf in walk(self.parameters).items()}
-        state = {path: leaf.digest for path, leaf in walk(self.optimizer).items()}
-        return found | {path: digest for path, digest in state.items() if path.startswith(("state[", "param_groups["))}
+        found = {f"parameters{path}": digest for path, digest in digests(self.parameters).items()}
+        state = digests(self.optimizer).items()
+        return found | {path: digest for path, digest in state if path.startswith(("state[", "param_groups["))}
 
 
 class OptimizerSubject:
@@ -118,10 +115,7 @@ class OptimizerSubject:
 
 
 def set_options(running: OptimizerRun, **options: Any) -> None:
-    """Set options in all groups of an optimizer.
-
-    :raises NotSupportedError: if a group has no such option
-    """
+    """Set options in all groups of an optimizer."""
     for group in running.optimizer.param_groups:
         for name, value in options.items():
             if name not in group:
@@ -166,15 +160,6 @@ class _Shares(OptimizerSubject):
             running.optimizer.state[parameter].update(state["state"].get(number, {}))
 
 
-class _Moves(OptimizerSubject):
-    """Every step moves every parameter by a constant, whatever the gradient."""
-
-    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
-        super().step(running, gradient)
-        for parameter in running.parameters:
-            parameter.data.add_(SIZE)
-
-
 class _OwnRate(OptimizerSubject):
     """Steps with a learning rate of its own."""
 
@@ -196,48 +181,34 @@ class _SwallowsNan(OptimizerSubject):
                 parameter.data.add_(each)
 
 
-class _Overflows(OptimizerSubject):
-    """Adds the cube of the gradient."""
-
-    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
-        super().step(running, gradient)
-        for parameter in running.parameters:
-            given = gradient(parameter, running.count)
-            if given is not None:
-                parameter.data.add_(given**3)
-
-
-class _DividesByGradient(OptimizerSubject):
-    """Adds nothing, divided by the size of the gradient plus a number that half precision rounds to zero."""
-
-    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
-        super().step(running, gradient)
-        for parameter in running.parameters:
-            given = gradient(parameter, running.count)
-            if given is not None:
-                parameter.data.add_(given * 0 / (given.abs() + 1e-45))
-
-
-class _OtherKernel(OptimizerSubject):
-    """The implementation for many tensors at once moves parameters further."""
-
-    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
-        super().step(running, gradient)
-        if running.optimizer.param_groups[0].get("foreach"):
-            for parameter in running.parameters:
-                parameter.data.mul_(1 + SIZE)
-
-
 def _planted(text: str, kind: type[OptimizerSubject]) -> GenericFault:
     return GenericFault(text, lambda subject: kind(subject.factory))
+
+
+def _after_steps(text: str, change: Callable[[OptimizerRun, Any, Any], object]) -> GenericFault:
+    """A fault that changes every parameter after each step, given the run, the parameter and its gradient or zeros."""
+
+    class Changing(OptimizerSubject):
+        def step(self, running: OptimizerRun, gradient: Gradient) -> None:
+            super().step(running, gradient)
+            for parameter in running.parameters:
+                given = gradient(parameter, running.count)
+                change(running, parameter.data, torch.zeros_like(parameter) if given is None else given)
+
+    return _planted(text, Changing)
 
 
 FORGETS_STATE: Final = _planted("forget the state in load_state_dict()", _ForgetsState)
 FORGETS_STATE_IN_COPIES: Final = _planted("forget the state in a copy", _ForgetsStateInCopies)
 SHARES: Final = _planted("keep the tensors of the dictionary in load_state_dict()", _Shares)
-MOVES: Final = _planted("move every parameter at every step", _Moves)
+MOVES: Final = _after_steps("move every parameter at every step", lambda _running, data, _given: data.add_(SIZE))
 OWN_RATE: Final = _planted("step with another learning rate", _OwnRate)
 SWALLOWS_NAN: Final = _planted("add gradients that are not finite to the parameters", _SwallowsNan)
-OVERFLOWS: Final = _planted("add the cube of the gradient", _Overflows)
-DIVIDES_BY_GRADIENT: Final = _planted("divide by the gradient", _DividesByGradient)
-OTHER_KERNEL: Final = _planted("scale the parameters in the implementation for many tensors", _OtherKernel)
+OVERFLOWS: Final = _after_steps("add the cube of the gradient", lambda _running, data, given: data.add_(given**3))
+DIVIDES_BY_GRADIENT: Final = _after_steps(
+    "divide by the gradient", lambda _running, data, given: data.add_(given * 0 / (given.abs() + 1e-45))
+)
+OTHER_KERNEL: Final = _after_steps(
+    "scale the parameters in the implementation for many tensors",
+    lambda running, data, _given: data.mul_(1 + SIZE * bool(running.optimizer.param_groups[0].get("foreach"))),
+)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import torch
 
 from rlverify.checks.adapters.adapter import NotSupportedError
-from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, ExpectedFailures
-from rlverify.checks.engine.kinds import Kind
-from rlverify.checks.engine.rule import failing, passing
+from rlverify.checks.engine.check_records import CheckFinding, CheckRecord
+from rlverify.checks.engine.kinds import CheckOptions, Kind
+from rlverify.checks.engine.rule import compared, failing, passing
 from rlverify.checks.rules import optimizer_faults as planted
 from rlverify.checks.rules.optimizer_faults import OptimizerRun, OptimizerSubject, broken_leaves, pulled, set_options
 from rlverify.checks.state.tree import walk
@@ -31,38 +31,25 @@ HALVES: Final = (torch.bfloat16, torch.float16)
 
 
 def check_optimizer(
-    factory: Callable[[list[Any]], torch.optim.Optimizer],
-    *,
-    name: str = "",
-    checks: Iterable[str] | None = None,
-    expected_failures: ExpectedFailures | None = None,
-    limit: float = 60.0,
+    factory: Callable[[list[Any]], torch.optim.Optimizer], **options: Unpack[CheckOptions]
 ) -> list[CheckRecord]:
     """Run the rules for optimizers; nothing is raised for what the optimizer does.
 
     :param factory: makes an optimizer of a list of parameters, such as ``torch.optim.Adam``
-    :param name: by default that of the factory
-    :param checks: names of rules; by default all
-    :param expected_failures: reasons, or `KnownFailure`, by name of the rule; a rule that passes in spite of it is
-        reported
-    :param limit: seconds that each process of a check may take
+    :param options: as `CheckOptions` says
     :raises UnknownRuleError: if there is no rule of a name
     """
-    shown = name or getattr(factory, "__name__", type(factory).__name__)
     subject = OptimizerSubject(factory)
-    asked: Any = {"checks": checks, "limit": limit, "expected_failures": expected_failures}
-    return OPTIMIZERS.check(subject, shown, lambda: subject.steps(subject.start(), 1), **asked)
+    return OPTIMIZERS.check(subject, factory, lambda: subject.steps(subject.start(), 1), **options)
 
 
 def _apart(expected: dict[str, str], found: dict[str, str], what: str) -> CheckFinding:
-    """Passing if two sets of digests are equal."""
-    differ = [key for key in {**expected, **found} if expected.get(key) != found.get(key)]
-    return failing(f"{len(differ)} tensors and options differ {what}", where=differ[0]) if differ else passing()
+    return compared(expected, found, f"{{}} tensors and options differ {what}")
 
 
-@OPTIMIZERS.rule("high", "A saved and loaded state continues exactly.", faults=[planted.FORGETS_STATE])
+@OPTIMIZERS.rule("high", faults=[planted.FORGETS_STATE])
 def state_dict_continues(subject: OptimizerSubject) -> CheckFinding:
-    """Training goes on to the same bits with a new optimizer that loaded the state from a file.
+    """A saved and loaded state continues exactly.
 
     What is not in the state dictionary is lost at every restart. The file is read by `torch.load(weights_only=True)`.
     """
@@ -81,9 +68,9 @@ def state_dict_continues(subject: OptimizerSubject) -> CheckFinding:
     return _apart(running.digests(), resumed.digests(), f"{STEPS} steps after the load")
 
 
-@OPTIMIZERS.rule("medium", "A deep copy continues exactly.", faults=[planted.FORGETS_STATE_IN_COPIES])
+@OPTIMIZERS.rule("medium", faults=[planted.FORGETS_STATE_IN_COPIES])
 def deepcopy_continues(subject: OptimizerSubject) -> CheckFinding:
-    """A deep copy of parameters and optimizer makes the same steps as the original, and leaves the original alone.
+    """A deep copy continues exactly.
 
     Populations and evaluations copy models with their optimizers. State in closures or hooks is not copied.
     """
@@ -102,9 +89,9 @@ def deepcopy_continues(subject: OptimizerSubject) -> CheckFinding:
     return _apart(running.digests(), copied.digests(), f"{STEPS} steps after the copy")
 
 
-@OPTIMIZERS.rule("high", "After load_state_dict(), two optimizers share no tensor.", faults=[planted.SHARES])
+@OPTIMIZERS.rule("high", faults=[planted.SHARES])
 def load_state_dict_copies(subject: OptimizerSubject) -> CheckFinding:
-    """An optimizer that loaded the state of another one can make steps without a change of the other.
+    """After load_state_dict(), two optimizers share no tensor.
 
     If tensors are shared, the members of a population change each other's momentum (pytorch/pytorch #196083).
     """
@@ -118,11 +105,12 @@ def load_state_dict_copies(subject: OptimizerSubject) -> CheckFinding:
     return _apart(before, source.digests(), "in the source after the receiver made steps")
 
 
-@OPTIMIZERS.rule("medium", "Gradients of zero move no parameter without weight decay.", faults=[planted.MOVES])
+@OPTIMIZERS.rule("medium", faults=[planted.MOVES])
 def zero_gradients_move_nothing(subject: OptimizerSubject) -> CheckFinding:
-    """From a fresh state and without weight decay, gradients of zero leave every parameter as it is, and finite.
+    """Gradients of zero move no parameter without weight decay.
 
-    A step along a gradient of zero is a step along rounding errors, or a decay that was not asked for.
+    From a fresh state and without weight decay, gradients of zero leave every parameter as it is, and finite. A step
+    along a gradient of zero is a step along rounding errors, or a decay that was not asked for.
     """
     running = subject.start()
     for group in running.optimizer.param_groups:
@@ -132,9 +120,9 @@ def zero_gradients_move_nothing(subject: OptimizerSubject) -> CheckFinding:
     return _moved(before, walk(running.parameters))
 
 
-@OPTIMIZERS.rule("high", "With a learning rate of 0, no parameter moves.", faults=[planted.OWN_RATE])
+@OPTIMIZERS.rule("high", faults=[planted.OWN_RATE])
 def learning_rate_zero_freezes(subject: OptimizerSubject) -> CheckFinding:
-    """A learning rate of 0 in every group, set after some steps, leaves every parameter as it is.
+    """With a learning rate of 0, no parameter moves.
 
     Schedules end at 0, and warm-ups begin there; a parameter that moves then is moved by something else.
     """
@@ -156,9 +144,9 @@ def _moved(before: dict[str, Any], after: dict[str, Any]) -> CheckFinding:
     return failing(seen, where=f"parameters{path}")
 
 
-@OPTIMIZERS.rule("medium", "A parameter without a gradient is skipped.", faults=[planted.MOVES])
+@OPTIMIZERS.rule("medium", faults=[planted.MOVES])
 def missing_gradients_are_skipped(subject: OptimizerSubject) -> CheckFinding:
-    """A parameter whose gradient is None stays as it is, and the others make their steps.
+    """A parameter without a gradient is skipped.
 
     Heads that a batch does not use have no gradient.
     """
@@ -174,11 +162,9 @@ def missing_gradients_are_skipped(subject: OptimizerSubject) -> CheckFinding:
     return _moved({path: before[path]}, after)
 
 
-@OPTIMIZERS.rule(
-    "low", "Gradients of NaN or infinity are reported or skipped; they do not stay.", faults=[planted.SWALLOWS_NAN]
-)
+@OPTIMIZERS.rule("low", faults=[planted.SWALLOWS_NAN])
 def non_finite_gradients_do_not_stay(subject: OptimizerSubject) -> CheckFinding:
-    """One gradient with a NaN, or an infinity, raises an error, or is gone after the steps that follow it.
+    """Gradients of NaN or infinity are reported or skipped; they do not stay.
 
     Otherwise one overflow destroys parameters or moments for good. Most optimizers leave this to gradient clipping or
     to `GradScaler`, so the severity is low; the record says what this one does.
@@ -210,13 +196,9 @@ def _outcome(subject: OptimizerSubject, value: float) -> tuple[str, str]:
     return f"silent, {parameters} parameters and {len(broken) - parameters} tensors of the state stay broken", broken[0]
 
 
-@OPTIMIZERS.rule(
-    "low",
-    f"Gradients of {HUGE:g} leave parameters and state finite.",
-    faults=[planted.OVERFLOWS],
-)
+@OPTIMIZERS.rule("low", faults=[planted.OVERFLOWS])
 def huge_gradients_stay_finite(subject: OptimizerSubject) -> CheckFinding:
-    """A finite gradient whose square overflows leaves parameters and state finite.
+    """Gradients of 1e+25 leave parameters and state finite.
 
     A second moment of infinity never comes back: from then on, the parameter makes steps of size 0 without an error.
     """
@@ -235,11 +217,12 @@ def huge_gradients_stay_finite(subject: OptimizerSubject) -> CheckFinding:
     return failing(f"{len(broken)} parameters and tensors of the state are not finite{after}", where=broken[0])
 
 
-@OPTIMIZERS.rule("low", "In half precision, parameters and state stay finite.", faults=[planted.DIVIDES_BY_GRADIENT])
+@OPTIMIZERS.rule("low", faults=[planted.DIVIDES_BY_GRADIENT])
 def half_precision_stays_finite(subject: OptimizerSubject) -> CheckFinding:
-    """Parameters of bfloat16 and float16 keep their type and stay finite, with gradients some of which are 0.
+    """In half precision, parameters and state stay finite.
 
-    A small constant that guards a division is 0 in float16 if it is below 6e-8, and 0 / 0 is NaN.
+    Parameters of bfloat16 and float16 keep their type and stay finite, with gradients some of which are 0. A small
+    constant that guards a division is 0 in float16 if it is below 6e-8, and 0 / 0 is NaN.
     """
 
     def with_zeros(parameter: torch.Tensor, step: int) -> torch.Tensor:
@@ -262,15 +245,12 @@ def half_precision_stays_finite(subject: OptimizerSubject) -> CheckFinding:
     return passing()
 
 
-@OPTIMIZERS.rule(
-    "medium",
-    f"The implementations for many tensors and for one give the same parameters, within {TOLERANCE:g}.",
-    faults=[planted.OTHER_KERNEL],
-)
+@OPTIMIZERS.rule("medium", faults=[planted.OTHER_KERNEL])
 def foreach_equals_loop(subject: OptimizerSubject) -> CheckFinding:
-    """With ``foreach=True`` and ``foreach=False``, the parameters are the same up to rounding.
+    """The implementations for many tensors and for one give the same parameters, within 1e-05.
 
-    The default depends on the device. If the two differ, a test on a CPU says nothing about training on a GPU.
+    With ``foreach=True`` and ``foreach=False``, the parameters are the same up to rounding. The default depends on the
+    device. If the two differ, a test on a CPU says nothing about training on a GPU.
     """
     ends: list[OptimizerRun] = []
     for chosen in (True, False):

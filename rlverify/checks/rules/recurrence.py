@@ -10,7 +10,7 @@ from rlverify.checks.adapters import driving
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.rule import failing, inconclusive, passing, rule
+from rlverify.checks.engine.rule import failing, in_a_process, inconclusive, passing, rule
 from rlverify.checks.engine.session import SubjectSession
 from rlverify.checks.state.trained import named_parameters
 
@@ -27,10 +27,11 @@ class _NeverForgets(faults.Wrapped):
         return self.inner.recurrent_outputs(model, observations, np.zeros_like(episode_starts))
 
 
-class _Mixes(faults.Wrapped):
-    def recurrent_outputs(self, model: Any, observations: Any, episode_starts: Any) -> Any:
-        found = self.inner.recurrent_outputs(model, observations, episode_starts)
-        return found + 1e-3 * found.mean(axis=1, keepdims=True)
+MIXED: Final = faults.after(
+    "recurrent_outputs",
+    "add a part of the mean over environments to the outputs",
+    lambda _inner, found, *_: found + 1e-3 * found.mean(axis=1, keepdims=True),
+)
 
 
 class _ChangesBeforeEvaluating(faults.Wrapped):
@@ -41,55 +42,41 @@ class _ChangesBeforeEvaluating(faults.Wrapped):
 
 
 @rule(
-    "recurrence",
-    "critical",
-    "The outputs after the start of an episode do not depend on what came before it.",
-    faults=[GenericFault("do not reset the state at the start of an episode", _NeverForgets)],
+    "recurrence", "critical", faults=[GenericFault("do not reset the state at the start of an episode", _NeverForgets)]
 )
+@in_a_process
 def episode_start_forgets(session: SubjectSession) -> CheckFinding:
-    """Two sequences that differ only before the start of an episode give the same outputs from that start on.
+    """The outputs after the start of an episode do not depend on what came before it.
 
     A state that survives the end of an episode lets the policy see what it cannot see when it is evaluated.
     """
-
-    def action() -> CheckFinding:
-        model = session.make()
-        first, second = (_observations(session, model, seed) for seed in (0, 1))
-        second = _changed(first, second, lambda own, other: own.__setitem__(slice(START), other[:START]))
-        starts = np.zeros((STEPS, ENVS), dtype=bool)
-        starts[0] = starts[START] = True
-        one, other = (session.adapter.recurrent_outputs(model, each, starts) for each in (first, second))
-        if np.array_equal(one[:START], other[:START]):
-            return inconclusive("the outputs do not depend on the observations")
-        return _equal(one[START:], other[START:], "step")
-
-    return session.run(action)
+    model = session.make()
+    first, second = (_observations(session, model, seed) for seed in (0, 1))
+    second = _changed(first, second, lambda own, other: own.__setitem__(slice(START), other[:START]))
+    starts = np.zeros((STEPS, ENVS), dtype=bool)
+    starts[0] = starts[START] = True
+    one, other = (session.adapter.recurrent_outputs(model, each, starts) for each in (first, second))
+    if np.array_equal(one[:START], other[:START]):
+        return inconclusive("the outputs do not depend on the observations")
+    return _equal(one[START:], other[START:], "step")
 
 
-@rule(
-    "recurrence",
-    "critical",
-    "The outputs for one environment do not depend on the observations of another.",
-    faults=[GenericFault("add a part of the mean over environments to the outputs", _Mixes)],
-)
+@rule("recurrence", "critical", faults=[MIXED])
+@in_a_process
 def environments_do_not_leak(session: SubjectSession) -> CheckFinding:
-    """Changing the observations of one environment changes the outputs of that environment only.
+    """The outputs for one environment do not depend on the observations of another.
 
     A state that is reshaped or indexed in the wrong order mixes environments without an error: shapes still fit.
     """
-
-    def action() -> CheckFinding:
-        model = session.make()
-        first, second = (_observations(session, model, seed) for seed in (0, 1))
-        second = _changed(first, second, lambda own, other: own.__setitem__((slice(None), 0), other[:, 0]))
-        starts = np.zeros((STEPS, ENVS), dtype=bool)
-        starts[0] = True
-        one, other = (session.adapter.recurrent_outputs(model, each, starts) for each in (first, second))
-        if np.array_equal(one[:, 0], other[:, 0]):
-            return inconclusive("the outputs do not depend on the observations")
-        return _equal(np.swapaxes(one[:, 1:], 0, 1), np.swapaxes(other[:, 1:], 0, 1), "environment")
-
-    return session.run(action)
+    model = session.make()
+    first, second = (_observations(session, model, seed) for seed in (0, 1))
+    second = _changed(first, second, lambda own, other: own.__setitem__((slice(None), 0), other[:, 0]))
+    starts = np.zeros((STEPS, ENVS), dtype=bool)
+    starts[0] = True
+    one, other = (session.adapter.recurrent_outputs(model, each, starts) for each in (first, second))
+    if np.array_equal(one[:, 0], other[:, 0]):
+        return inconclusive("the outputs do not depend on the observations")
+    return _equal(np.swapaxes(one[:, 1:], 0, 1), np.swapaxes(other[:, 1:], 0, 1), "environment")
 
 
 def _observations(session: SubjectSession, model: Any, seed: int) -> Any:
@@ -119,25 +106,21 @@ def _equal(one: Any, other: Any, name: str) -> CheckFinding:
 @rule(
     "recurrence",
     "high",
-    f"Before the first update, the log probabilities of stored actions are the stored ones, within {TOLERANCE:g}.",
     faults=[GenericFault("change the parameters between rollout and evaluation", _ChangesBeforeEvaluating)],
 )
+@in_a_process
 def ratio_is_one_on_a_fresh_rollout(session: SubjectSession) -> CheckFinding:
-    """An unchanged policy gives its stored actions the probabilities that were stored with them.
+    """Before the first update, the log probabilities of stored actions are the stored ones, within 0.0001.
 
     The ratio of new and old probability must begin at one. It does not if states, masks, noise or normalisation differ
     between rollout and training, or if dropout is on: clipping then acts on an error rather than on a change.
     """
-
-    def action() -> CheckFinding:
-        model = session.make()
-        session.adapter.rollout(model)
-        stored, evaluated = (np.asarray(each, dtype=np.float64) for each in session.adapter.log_probs(model))
-        apart = np.abs(stored - evaluated)
-        if np.all(apart <= TOLERANCE):  # false for NaN
-            return passing()
-        worst = int(np.argmax(np.nan_to_num(apart, nan=np.inf)))
-        seen = f"{int(np.sum(~(apart <= TOLERANCE)))} of {len(apart)} log probabilities differ"
-        return failing(f"{seen}, by up to {apart[worst]:.3g}", where=f"sample {worst}")
-
-    return session.run(action)
+    model = session.make()
+    session.adapter.rollout(model)
+    stored, evaluated = (np.asarray(each, dtype=np.float64) for each in session.adapter.log_probs(model))
+    apart = np.abs(stored - evaluated)
+    if np.all(apart <= TOLERANCE):  # false for NaN
+        return passing()
+    worst = int(np.argmax(np.nan_to_num(apart, nan=np.inf)))
+    seen = f"{int(np.sum(~(apart <= TOLERANCE)))} of {len(apart)} log probabilities differ"
+    return failing(f"{seen}, by up to {apart[worst]:.3g}", where=f"sample {worst}")

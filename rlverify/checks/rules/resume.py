@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rlverify.checks.adapters.adapter import NotSupportedError
+from rlverify.checks.adapters.adapter import Adapter, NotSupportedError
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.faults import GenericFault
@@ -19,7 +19,7 @@ from rlverify.checks.engine.rule import failing, passing, rule
 from rlverify.checks.engine.search import Reason, Search
 from rlverify.checks.engine.session import SubjectSession, Trained
 from rlverify.checks.rules.gates import apart, whole
-from rlverify.checks.state.tree import Leaf, children, find, is_tensor, leaf_of, put, walk
+from rlverify.checks.state.tree import Leaf, children, digests, find, is_tensor, leaf_of, put, unequal, walk
 from rlverify.records.attempts import Crash, attempt
 
 SHOWN: Final = 8
@@ -40,7 +40,7 @@ def forgettable(session: SubjectSession) -> Sequence[GenericFault]:
         learnt = [path for path in state if path not in session.volatile and _is_learnt(model, path, state, initial)]
         if session.tier.is_full:
             return learnt
-        chosen = {path.split("[")[0].split(".")[0] + _kind(path): path for path in reversed(learnt)}
+        chosen = {path.split("[")[0].split(".")[0] + " state" * (".state[" in path): path for path in reversed(learnt)}
         return list(chosen.values())
 
     session.steps  # noqa: B018  # known before the process starts
@@ -55,28 +55,16 @@ def _is_learnt(model: Any, path: str, state: dict[str, Leaf], initial: dict[str,
     return is_tensor(value) or isinstance(value, np.ndarray)
 
 
-def _kind(path: str) -> str:
-    return " state" if ".state[" in path else ""
-
-
-@rule(
-    "resume",
-    "high",
-    "Training that was saved, loaded in a new process and continued gives the same parameters as without.",
-    rests_on=["deterministic", "observing_changes_nothing"],
-    faults=forgettable,
-)
+@rule("resume", "high", rests_on=["deterministic", "observing_changes_nothing"], faults=forgettable)
 def resume_is_exact(session: SubjectSession) -> CheckFinding:
-    """Stopping and resuming gives the same training as not stopping.
+    """Training that was saved, loaded in a new process and continued gives the same parameters as without.
 
     If it does not, a run cannot be reproduced after an interruption, and a comparison of runs compares their
     interruptions. The rule says which parts of the state make the difference: it copies everything that differs from
     the saved model into the loaded one, and then leaves out parts, down to single values.
     """
     steps = session.steps
-    with session.folder() as name:
-        folder = Path(name)
-        session.saved(steps, folder)
+    with session.folder(trained_steps=steps) as folder:
 
         def resumed() -> Trained:
             model = session.loaded(folder)
@@ -98,29 +86,22 @@ def _reason(session: SubjectSession, folder: Path, expected: Trained) -> Reason:
     return Search(session, folder, expected.result, is_limited=not session.tier.is_full).reason()
 
 
-@rule(
-    "resume",
-    "medium",
-    "Saving and loading again gives the same state every time.",
-    rests_on=["deterministic"],
-    faults=[faults.DRIFTING],
-)
+@rule("resume", "medium", rests_on=["deterministic"], faults=[faults.DRIFTING])
 def save_load_save_is_a_fixed_point(session: SubjectSession) -> CheckFinding:
-    """What was loaded and saved again loads to the same state, three times in a row.
+    """Saving and loading again gives the same state every time.
 
     A state that changes with every cycle drifts in long runs that are interrupted often.
     """
     states: list[dict[str, str]] = []
-    with session.folder() as name:
-        folders = [Path(name) / str(number) for number in range(TIMES + 1)]
+    with session.folder() as top:
+        folders = [top / str(number) for number in range(TIMES + 1)]
         for folder in folders:
             folder.mkdir()
         session.saved(session.steps, folders[0])
         for before, after in pairwise(folders):
             states.append(session.run(partial(_cycled, session, before, after)))
     for number, (one, other) in enumerate(pairwise(states), start=1):
-        changed = [path for path in {**one, **other} if one.get(path) != other.get(path)]
-        changed = [path for path in changed if path not in session.volatile]
+        changed = [path for path in unequal(one, other) if path not in session.volatile]
         if changed:
             seen = f"{len(changed)} leaves differ between load {number} and load {number + 1}"
             return failing(seen, where=changed[0])
@@ -130,7 +111,7 @@ def save_load_save_is_a_fixed_point(session: SubjectSession) -> CheckFinding:
 def _cycled(session: SubjectSession, before: Path, after: Path) -> dict[str, str]:
     model = session.loaded(before)
     session.adapter.save(model, after)
-    return {path: leaf.digest for path, leaf in walk(model).items()}
+    return digests(model)
 
 
 class _LosesArgument(faults.Wrapped):
@@ -142,21 +123,14 @@ class _LosesArgument(faults.Wrapped):
         return model
 
 
-@rule(
-    "resume",
-    "high",
-    "A loaded model has the settings that it was made with.",
-    rests_on=["deterministic"],
-    faults=[GenericFault("change a setting in load()", _LosesArgument)],
-)
+@rule("resume", "high", rests_on=["deterministic"], faults=[GenericFault("change a setting in load()", _LosesArgument)])
 def settings_survive(session: SubjectSession) -> CheckFinding:
-    """Plain values that training does not change, such as gamma or n_steps, are the same after a load.
+    """A loaded model has the settings that it was made with.
 
-    A setting that falls back to its default changes training without an error.
+    Plain values that training does not change, such as gamma or n_steps, are the same after a load. A setting that
+    falls back to its default changes training without an error.
     """
-    with session.folder() as name:
-        folder = Path(name)
-        session.saved(session.steps, folder)
+    with session.folder(trained_steps=session.steps) as folder:
 
         def action() -> list[tuple[str, str, str]]:
             fresh, model = session.make(), session.make()
@@ -185,30 +159,24 @@ def settings_of(model: Any) -> dict[str, str]:
     return {name: digest.split(":", 1)[1] for name, digest in plain.items()}
 
 
-class _OldLearningRate(faults.Wrapped):
-    def load(self, folder: Path, fresh: Any) -> Any:
-        model = self.inner.load(folder, fresh)
-        for optimizer in self.inner.optimizers(model):
-            for group in optimizer.param_groups:
-                group["lr"] *= 0.5
-        return model
+def _halve_rates(inner: Adapter, model: Any, *_: Any) -> None:
+    for group in (group for optimizer in inner.optimizers(model) for group in optimizer.param_groups):
+        group["lr"] *= 0.5
 
 
 @rule(
     "resume",
     "high",
-    "The optimizers of a loaded model have the learning rates that they had when it was saved.",
     rests_on=["deterministic"],
-    faults=[GenericFault("halve the learning rate in load()", _OldLearningRate)],
+    faults=[faults.after("load", "halve the learning rate in load()", _halve_rates)],
 )
 def learning_rates_continue(session: SubjectSession) -> CheckFinding:
-    """Every group of every optimizer has its learning rate again, and other options such as betas and eps.
+    """The optimizers of a loaded model have the learning rates that they had when it was saved.
 
-    A schedule that starts from the beginning, or an optimizer with default options, changes training without an error.
+    Every group of every optimizer has its learning rate again, and other options such as betas and eps. A schedule that
+    starts from the beginning, or an optimizer with default options, changes training without an error.
     """
-    with session.folder() as name:
-        folder = Path(name)
-        session.saved(session.steps, folder)
+    with session.folder(trained_steps=session.steps) as folder:
 
         def action() -> tuple[dict[str, Leaf], dict[str, Leaf]]:
             model = session.make()
@@ -251,17 +219,16 @@ class _ForgetsCallbacks(faults.Wrapped):
 @rule(
     "resume",
     "medium",
-    "Callbacks have the state again that they had when the model was saved.",
     rests_on=["deterministic"],
     faults=[GenericFault("forget the callbacks in load()", _ForgetsCallbacks)],
 )
 def callbacks_continue(session: SubjectSession) -> CheckFinding:
-    """What trains along with the model, such as a callback that keeps the best return, is saved and loaded with it.
+    """Callbacks have the state again that they had when the model was saved.
 
+    What trains along with the model, such as a callback that keeps the best return, is saved and loaded with it.
     Otherwise a resumed run saves a worse model as its best, stops too late, or counts from the beginning.
     """
-    with session.folder() as name:
-        folder = Path(name)
+    with session.folder() as folder:
 
         def trained() -> dict[str, Leaf]:
             model = session.make()

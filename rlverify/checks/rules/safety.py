@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import copy
-import io
-import json
 import os
 import pickle
 import shutil
-import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,32 +15,14 @@ from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import failing, passing, rule
 from rlverify.checks.engine.session import SubjectSession
-from rlverify.checks.state.saved_pickles import (
-    SERIALIZED,
-    Pickle,
-    imports,
-    is_data,
-    is_for_weights,
-    json_of,
-    parts_of_json,
-    pickles_in,
-    unwrapped,
-)
+from rlverify.checks.state.saved_pickles import Pickle, embedded, is_data, is_for_weights, pickles_in
 from rlverify.records.attempts import attempt
 
 SHOWN: Final = 4
 
 
-class _SavesPickle(faults.Wrapped):
-    def save(self, model: Any, folder: Path) -> None:
-        self.inner.save(model, folder)
-        (folder / "rlverify.pkl").write_bytes(pickle.dumps({"steps": range(3)}))
-
-
-class _SavesCall(faults.Wrapped):
-    def save(self, model: Any, folder: Path) -> None:
-        self.inner.save(model, folder)
-        (folder / "rlverify.pkl").write_bytes(b"cbuiltins\nprint\n(tR.")
+def _also_saving(text: str, content: bytes) -> GenericFault:
+    return faults.after("save", text, lambda *given: (given[-1] / "rlverify.pkl").write_bytes(content))
 
 
 class _LoadsPickle(faults.Wrapped):
@@ -60,40 +37,39 @@ class _LoadsPickle(faults.Wrapped):
         return self.inner.load(folder, fresh)
 
 
-@rule(
-    "safety",
-    "medium",
-    "Saved files can be read without unpickling.",
-    faults=[GenericFault("save a pickle", _SavesPickle)],
-)
+@rule("safety", "medium", faults=[_also_saving("save a pickle", pickle.dumps({"steps": range(3)}))])
 def artefact_needs_no_unpickling(session: SubjectSession) -> CheckFinding:
-    """What is saved is JSON, arrays, or tensors that `torch.load(weights_only=True)` reads.
+    """Saved files can be read without unpickling.
 
-    A file that has to be unpickled can be used only by someone who trusts everyone who could have written it.
+    What is saved is JSON, arrays, or tensors that `torch.load(weights_only=True)` reads. A file that has to be
+    unpickled can be used only by someone who trusts everyone who could have written it.
     """
-    with session.folder() as name:
-        saved = _saved(session, Path(name))
-    places = [each.place for each in saved if not all(map(is_for_weights, each.imported)) or not _is_torch(each)]
+    with session.folder() as folder:
+        saved = _saved(session, folder)
+    places = [
+        each.place
+        for each in saved
+        if not all(map(is_for_weights, each.imported)) or not each.place.endswith("/data.pkl")
+    ]
     return failing(f"{len(places)} pickles: {shown(places)}", where=places[0]) if places else passing()
 
 
 @rule(
     "safety",
     "high",
-    "Reading the saved files imports nothing but what builds plain data and tensors.",
     faults=[
-        GenericFault("save a pickle that calls a function", _SavesCall),
+        _also_saving("save a pickle that calls a function", b"cbuiltins\nprint\n(tR."),
         GenericFault("load a pickle", _LoadsPickle),
     ],
 )
 def artefact_runs_nothing_when_read(session: SubjectSession) -> CheckFinding:
-    """The pickles in the saved files name no function and no class except those that build arrays and containers.
+    """Reading the saved files imports nothing but what builds plain data and tensors.
 
+    The pickles in the saved files name no function and no class except those that build arrays and containers.
     Unpickling calls the functions that a file names. The names are read from the file's instructions; it is not loaded.
     Then each pickle is replaced by one that makes a folder, and the files are loaded: no folder may be made.
     """
-    with session.folder() as name:
-        folder = Path(name)
+    with session.folder() as folder:
         risky = [(each.place, name) for each in _saved(session, folder) for name in each.imported if not is_data(name)]
         executed, planted = _executed(session, folder)
     ran = f"load() executes {len(executed)} of {planted} pickles that were replaced by others: {shown(executed)}"
@@ -127,11 +103,6 @@ def _saved(session: SubjectSession, folder: Path) -> list[Pickle]:
     return [found for file in files for found in pickles_in(file)]
 
 
-def _is_torch(each: Pickle) -> bool:
-    """Whether a pickle is the index of a file of ``torch.save``, which is called ``data.pkl`` in its archive."""
-    return each.place.endswith("/data.pkl")
-
-
 CANARY = "canary"
 
 
@@ -148,8 +119,6 @@ class _Canary:
 def executed_canaries(session: SubjectSession, folder: Path) -> tuple[list[str], int]:
     """The places of pickles in saved files that a load executes, found by loading a canary at each of them.
 
-    :param folder: what was saved
-    :return: the places, and how many there are at which a canary was planted
     :raises SubjectError: if the files cannot be loaded as they are. A load that refuses the canary is right
     :raises NotSupportedError: if the adapter cannot load
     """
@@ -157,10 +126,10 @@ def executed_canaries(session: SubjectSession, folder: Path) -> tuple[list[str],
     executed, planted = [], 0
     for file in sorted(each for each in folder.rglob("*") if each.is_file()):
         with session.folder() as room:
-            canary = Path(room) / CANARY
+            canary = room / CANARY
             for place, content in with_canary(file.name, file.read_bytes(), pickle.dumps(_Canary(canary))):
                 planted += 1
-                changed = Path(room) / str(planted)
+                changed = room / str(planted)
                 shutil.copytree(folder, changed)
                 (changed / file.relative_to(folder)).write_bytes(content)
                 attempt(lambda changed=changed: session.run(lambda: _loaded(session, changed)))  # type: ignore[misc]
@@ -177,44 +146,5 @@ def _loaded(session: SubjectSession, folder: Path) -> None:
 
 def with_canary(place: str, content: bytes, canary: bytes) -> Iterator[tuple[str, bytes]]:
     """For each pickle in a file, its place and the whole file with the canary instead of it."""
-    if zipfile.is_zipfile(io.BytesIO(content)):
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            members = {each: archive.read(each) for each in archive.infolist()}
-        for member, own in members.items():
-            for inner, changed in with_canary(f"{place}: {member.filename}", own, canary):
-                yield inner, _zipped({**members, member: changed})
-        return
-    wrapped = unwrapped(content)
-    if wrapped is not None:
-        for inner, changed in with_canary(place, wrapped[0], canary):
-            yield inner, wrapped[1](changed)
-        return
-    fields = json_of(content)
-    if fields is not None:
-        for path, inner in _serialized(fields, place):
-            changed_fields = copy.deepcopy(fields)
-            node = changed_fields
-            for key in path[:-1]:
-                node = node[key]
-            node[path[-1]] = base64.b64encode(canary).decode()
-            yield inner, json.dumps(changed_fields).encode()
-        return
-    if imports(content) is not None:
-        yield place, canary
-
-
-def _zipped(members: dict[zipfile.ZipInfo, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for member, content in members.items():
-            archive.writestr(member.filename, content, member.compress_type)
-    return buffer.getvalue()
-
-
-def _serialized(node: Any, place: str, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str]]:
-    """Where in JSON there are pickles: the keys that lead to each, and its place in words."""
-    for key, value in parts_of_json(node):
-        if key == SERIALIZED and isinstance(value, str):
-            yield (*path, key), place
-        else:
-            yield from _serialized(value, f"{place}: {key}", (*path, key))
+    for inner, _, put in embedded(place, content):
+        yield inner, put(canary)

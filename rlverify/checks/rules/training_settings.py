@@ -10,9 +10,9 @@ from rlverify.checks.adapters.adapter import UNKNOWN, NotSupportedError
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.rule import failing, inconclusive, passing, rule
+from rlverify.checks.engine.rule import failing, in_a_process, inconclusive, passing, rule
 from rlverify.checks.engine.session import SubjectSession
-from rlverify.checks.state.tree import walk
+from rlverify.checks.state.tree import unequal, walk
 from rlverify.records.attempts import Crash, attempt
 
 DECLARED: Final = 1.25e-4
@@ -32,36 +32,28 @@ class RestoresLastGroup(faults.Wrapped):
 RESTORES_LAST_GROUP: Final = GenericFault("give one group its old learning rate before each step", RestoresLastGroup)
 
 
-@rule(
-    "settings",
-    "high",
-    "The learning rate that was set is that of every optimizer at the next update.",
-    faults=[faults.KEEPS_LEARNING_RATE, RESTORES_LAST_GROUP],
-)
+@rule("settings", "high", faults=[faults.KEEPS_LEARNING_RATE, RESTORES_LAST_GROUP])
+@in_a_process
 def learning_rate_takes_effect(session: SubjectSession) -> CheckFinding:
-    """After the learning rate is set, every group of every optimizer that steps has it at the next update.
+    """The learning rate that was set is that of every optimizer at the next update.
 
     A value that is stored and not used is the most common silent bug of settings: the log shows the new value while
     training continues with the old one. A schedule or a factor of its own may change the rate of a group, as long as
     one update has the value itself, and half the value gives half of every rate.
     """
-    steps = session.steps
 
     def used(value: float) -> dict[str, list[float]]:
         model = session.make()
         session.adapter.set_learning_rate(model, value)
         found = rates_used(session.adapter.optimizers(model))
-        session.adapter.learn(model, steps)
+        session.adapter.learn(model, session.steps)
         return found
 
-    return session.run(lambda: judged(used))
+    return judged(used)
 
 
 def judged(used: Callable[[float], dict[str, list[float]]]) -> CheckFinding:
-    """The finding for the learning rates that are used after a value was set.
-
-    :param used: from the value to the rates of each group, one for each step
-    """
+    """The finding for the learning rates that are used after a value was set."""
     found = used(DECLARED)
     if not found:
         return inconclusive("no optimizer of torch made a step")
@@ -80,76 +72,59 @@ class _IgnoresUnknown(faults.Wrapped):
         return self.inner.with_settings(model, **{key: each for key, each in settings.items() if key != UNKNOWN})
 
 
-@rule(
-    "settings",
-    "medium",
-    "A setting with an unknown name is refused.",
-    faults=[GenericFault("drop unknown arguments of the constructor", _IgnoresUnknown)],
-)
+@rule("settings", "medium", faults=[GenericFault("drop unknown arguments of the constructor", _IgnoresUnknown)])
+@in_a_process
 def unknown_settings_are_refused(session: SubjectSession) -> CheckFinding:
-    """An argument that does not exist raises an error: of the class, and inside of arguments that are dictionaries.
+    """A setting with an unknown name is refused.
 
-    If a misspelt name is accepted, the default is used, and the experiment measures something else.
+    An argument that does not exist raises an error: of the class, and inside of arguments that are dictionaries. If a
+    misspelt name is accepted, the default is used, and the experiment measures something else.
     """
-
-    def action() -> CheckFinding:
-        model = session.make()
-        unchanged = attempt(lambda: _made(session, model, {}))
-        if isinstance(unchanged, Crash):
-            if isinstance(unchanged.error, NotSupportedError):
-                raise unchanged.error
-            return inconclusive(f"the model cannot be made again: {unchanged.line}")
-        places = session.adapter.unknown_settings(model)
-        accepted = [
-            place
-            for place, settings in places.items()
-            if not isinstance(attempt(lambda settings=settings: _made(session, model, settings)), Crash)  # type: ignore[misc]
-        ]
-        if not accepted:
-            return passing()
-        return failing(f"accepted without an error: {', '.join(accepted)}", where=accepted[0])
-
-    return session.run(action)
+    model = session.make()
+    unchanged = attempt(lambda: _made(session, model, {}))
+    if isinstance(unchanged, Crash):
+        if isinstance(unchanged.error, NotSupportedError):
+            raise unchanged.error
+        return inconclusive(f"the model cannot be made again: {unchanged.line}")
+    places = session.adapter.unknown_settings(model)
+    accepted = [
+        place
+        for place, settings in places.items()
+        if not isinstance(attempt(lambda settings=settings: _made(session, model, settings)), Crash)  # type: ignore[misc]
+    ]
+    if not accepted:
+        return passing()
+    return failing(f"accepted without an error: {', '.join(accepted)}", where=accepted[0])
 
 
-class _ChangesArguments(faults.Wrapped):
-    """Adds an entry to the first dictionary that it gets."""
-
-    def with_settings(self, model: Any, **settings: Any) -> Any:
-        made = self.inner.with_settings(model, **settings)
-        for value in settings.values():
-            if isinstance(value, dict):
-                value[UNKNOWN] = 1
-        return made
+def _add_entries(_inner: Any, _made: Any, _model: Any, **settings: Any) -> None:
+    for value in settings.values():
+        if isinstance(value, dict):
+            value[UNKNOWN] = 1
 
 
-@rule(
-    "settings",
-    "medium",
-    "The constructor leaves the arguments that it gets as they are.",
-    faults=[GenericFault("add an entry to a dictionary of the caller", _ChangesArguments)],
-)
+ADDS_ENTRIES: Final = faults.after("with_settings", "add an entry to a dictionary of the caller", _add_entries)
+
+
+@rule("settings", "medium", faults=[ADDS_ENTRIES])
+@in_a_process
 def arguments_are_left_alone(session: SubjectSession) -> CheckFinding:
-    """A dictionary or list that was passed to the constructor is the same afterwards.
+    """The constructor leaves the arguments that it gets as they are.
 
     Callers pass one dictionary to several models. If the first model writes its own defaults into it, the second is
     made with settings that the caller did not choose.
     """
-
-    def action() -> CheckFinding:
-        model = session.make()
-        given = session.adapter.mutable_settings(model)
-        before = walk(given)
-        _made(session, model, given)
-        after = walk(given)
-        changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
-        if not changed:
-            return passing()
-        path = changed[0]
-        seen = f"{path} is {after[path].text if path in after else 'missing'} after the call, expected "
-        return failing(seen + (before[path].text if path in before else "no such entry"), where=path)
-
-    return session.run(action)
+    model = session.make()
+    given = session.adapter.mutable_settings(model)
+    before = walk(given)
+    _made(session, model, given)
+    after = walk(given)
+    changed = unequal(before, after)
+    if not changed:
+        return passing()
+    path = changed[0]
+    seen = f"{path} is {after[path].text if path in after else 'missing'} after the call, expected "
+    return failing(seen + (before[path].text if path in before else "no such entry"), where=path)
 
 
 def _made(session: SubjectSession, model: Any, settings: Any) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import torch
 
 from rlverify.checks.adapters.adapter import NotSupportedError
-from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, ExpectedFailures
+from rlverify.checks.engine.check_records import CheckFinding, CheckRecord
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.kinds import Kind
+from rlverify.checks.engine.kinds import CheckOptions, Kind
 from rlverify.checks.engine.rule import failing, passing
 from rlverify.checks.rules.optimizer_faults import pulled
 from rlverify.checks.state.tree import walk
@@ -30,8 +30,6 @@ Gradient = Callable[[Any, int], Any]
 class TransformSubject:
     """A transform, and how to use it.
 
-    :param make: makes a transform of a list of parameters
-    :param apply: transforms the gradients of these parameters, in place
     :param after: called with the parameters after each `apply`; faults use it
     """
 
@@ -60,29 +58,17 @@ TRANSFORMS: Final = Kind[TransformSubject]("gradient transforms", "check_gradien
 
 
 def check_gradient_transform(
-    factory: Make,
-    *,
-    apply: Apply = lambda transform: transform(),
-    name: str = "",
-    checks: Iterable[str] | None = None,
-    expected_failures: ExpectedFailures | None = None,
-    limit: float = 60.0,
+    factory: Make, *, apply: Apply = lambda transform: transform(), **options: Unpack[CheckOptions]
 ) -> list[CheckRecord]:
     """Run the rules for transforms of gradients; nothing is raised for what the transform does.
 
     :param factory: makes a transform of a list of parameters
     :param apply: transforms the gradients of these parameters in place; by default the transform is called
-    :param name: by default that of the factory
-    :param checks: names of rules; by default all
-    :param expected_failures: reasons, or `KnownFailure`, by name of the rule; a rule that passes in spite of it is
-        reported
-    :param limit: seconds that each process of a check may take
+    :param options: as `CheckOptions` says
     :raises UnknownRuleError: if there is no rule of a name
     """
-    shown = name or getattr(factory, "__name__", type(factory).__name__)
     subject = TransformSubject(factory, apply)
-    asked: Any = {"checks": checks, "limit": limit, "expected_failures": expected_failures}
-    return TRANSFORMS.check(subject, shown, lambda: subject.steps(*subject.start(), 1), **asked)
+    return TRANSFORMS.check(subject, factory, lambda: subject.steps(*subject.start(), 1), **options)
 
 
 def _after(text: str, action: Callable[[Any], object]) -> GenericFault:
@@ -90,10 +76,6 @@ def _after(text: str, action: Callable[[Any], object]) -> GenericFault:
     return GenericFault(
         text, lambda subject: replace(subject, after=lambda parameters: [action(each) for each in parameters])
     )
-
-
-def _move(parameter: Any) -> None:
-    parameter.data.add_(1e-3)
 
 
 def _shift(parameter: Any) -> None:
@@ -125,11 +107,9 @@ def _spread(subject: TransformSubject) -> TransformSubject:
     return replace(subject, apply=apply, after=lambda parameters: [each.grad.fill_(math.nan) for each in parameters])
 
 
-@TRANSFORMS.rule(
-    "high", "A transform leaves the parameters as they are.", faults=[_after("move the parameters", _move)]
-)
+@TRANSFORMS.rule("high", faults=[_after("move the parameters", lambda parameter: parameter.data.add_(1e-3))])
 def transform_changes_gradients_only(subject: TransformSubject) -> CheckFinding:
-    """Transforming gradients changes no parameter.
+    """A transform leaves the parameters as they are.
 
     A transform that moves parameters makes steps that no learning rate controls.
     """
@@ -140,9 +120,9 @@ def transform_changes_gradients_only(subject: TransformSubject) -> CheckFinding:
     return failing(f"{len(moved)} parameters moved", where=f"parameters{moved[0]}") if moved else passing()
 
 
-@TRANSFORMS.rule("medium", "Gradients of zero stay zero.", faults=[_after("add a constant to the gradients", _shift)])
+@TRANSFORMS.rule("medium", faults=[_after("add a constant to the gradients", _shift)])
 def zero_gradients_stay_zero(subject: TransformSubject) -> CheckFinding:
-    """A gradient of zero is zero afterwards, from a fresh state.
+    """Gradients of zero stay zero.
 
     Division by a norm of zero gives NaN, which one more step spreads to all parameters.
     """
@@ -156,9 +136,9 @@ def zero_gradients_stay_zero(subject: TransformSubject) -> CheckFinding:
     return passing()
 
 
-@TRANSFORMS.rule("medium", "A missing gradient stays missing.", faults=[_after("fill missing gradients", _fill)])
+@TRANSFORMS.rule("medium", faults=[_after("fill missing gradients", _fill)])
 def missing_gradients_stay_missing(subject: TransformSubject) -> CheckFinding:
-    """A parameter without a gradient has none afterwards, and the others are transformed.
+    """A missing gradient stays missing.
 
     An optimizer skips a parameter without a gradient; one with a gradient of zero it moves by momentum and decay.
     """
@@ -173,13 +153,12 @@ def missing_gradients_stay_missing(subject: TransformSubject) -> CheckFinding:
     return failing("the missing gradient became a tensor", where=f"parameters[{len(parameters) - 1}]")
 
 
-@TRANSFORMS.rule(
-    "medium", "Gradients keep their shapes and types, in half precision too.", faults=[_after("use doubles", _widen)]
-)
+@TRANSFORMS.rule("medium", faults=[_after("use doubles", _widen)])
 def gradients_keep_their_form(subject: TransformSubject) -> CheckFinding:
-    """A gradient of float32 or bfloat16 has its shape and its type afterwards, and is finite.
+    """Gradients keep their shapes and types, in half precision too.
 
-    Otherwise the optimizer computes in another precision than the model, or fails at the first step on a GPU.
+    A gradient of float32 or bfloat16 has its shape and its type afterwards, and is finite. Otherwise the optimizer
+    computes in another precision than the model, or fails at the first step on a GPU.
     """
     for dtype in (torch.float32, torch.bfloat16):
         parameters, transform = subject.start(dtype)
@@ -192,11 +171,9 @@ def gradients_keep_their_form(subject: TransformSubject) -> CheckFinding:
     return passing()
 
 
-@TRANSFORMS.rule(
-    "low", f"Gradients of {HUGE:g} stay finite.", faults=[_after("scale the gradients by 1e39", _overflow)]
-)
+@TRANSFORMS.rule("low", faults=[_after("scale the gradients by 1e39", _overflow)])
 def huge_gradients_stay_finite(subject: TransformSubject) -> CheckFinding:
-    """Finite gradients whose squares overflow are finite afterwards, and so are the ones that follow.
+    """Gradients of 1e+25 stay finite.
 
     Norms and second moments square gradients before they divide by them.
     """
@@ -215,13 +192,9 @@ def _finite_after(subject: TransformSubject, parameters: list[Any], transform: A
     return passing()
 
 
-@TRANSFORMS.rule(
-    "low",
-    "A gradient of NaN is reported, or breaks its own parameter only.",
-    faults=[GenericFault("make all gradients NaN", _spread)],
-)
+@TRANSFORMS.rule("low", faults=[GenericFault("make all gradients NaN", _spread)])
 def nan_gradients_do_not_spread(subject: TransformSubject) -> CheckFinding:
-    """One NaN raises an error, or stays in the gradient of its parameter, and is gone in later steps.
+    """A gradient of NaN is reported, or breaks its own parameter only.
 
     A global norm of NaN makes every gradient NaN, and one bad head destroys the whole model.
     """
@@ -244,13 +217,9 @@ def _forgetful(subject: TransformSubject) -> TransformSubject:
     return replace(subject, load=lambda _transform, _state: None)
 
 
-@TRANSFORMS.rule(
-    "high",
-    "A saved and loaded state continues exactly.",
-    faults=[GenericFault("forget the state in load_state_dict()", _forgetful)],
-)
+@TRANSFORMS.rule("high", faults=[GenericFault("forget the state in load_state_dict()", _forgetful)])
 def transform_state_continues(subject: TransformSubject) -> CheckFinding:
-    """A new transform that loaded the state dictionary gives the same gradients as the one that was saved.
+    """A saved and loaded state continues exactly.
 
     Running averages that are not saved start from zero after every restart.
     """

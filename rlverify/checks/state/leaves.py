@@ -38,7 +38,6 @@ class Leaf:
     """The end of a path.
 
     :param digest: equal for equal values; of opaque objects, the name of their type
-    :param text: the value in short, for people
     :param opaque: whether the object can hold more than its digest says
     :param mutable: whether its value can change in place, so that two paths to it are one
     """
@@ -183,12 +182,11 @@ def _tensor_leaf(tensor: Any) -> Leaf:
 
 def _of_numbers(kind: str, shape: Iterable[int], content: Any, first: list[Any], more: bool, mask: bytes = b"") -> Leaf:
     head = f"{kind}{list(shape)}"
-    values = ", ".join(map(_number, first)) + ", ..." * more
+    values = (
+        ", ".join(f"{each:.4g}" if isinstance(each, float) else shortened(repr(each)) for each in first)
+        + ", ..." * more
+    )
     return Leaf(_digest(head.encode(), content, mask), f"{head} {values}", mutable=True)
-
-
-def _number(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else shortened(repr(value))
 
 
 def _set_leaf(node: set[Any] | frozenset[Any]) -> Leaf:

@@ -28,7 +28,11 @@ def children(node: Any) -> dict[str, Any]:
     if isinstance(node, SEQUENCES):
         return {f"[{index}]": value for index, value in enumerate(node)} | _own_attributes(node)
     if isinstance(node, np.ndarray):
-        return {f"[{_index(place)}]": node[place] for place in np.ndindex(node.shape)} if has_objects(node) else {}
+        return (
+            {f"[{', '.join(map(str, place))}]": node[place] for place in np.ndindex(node.shape)}
+            if has_objects(node)
+            else {}
+        )
     if isinstance(node, partial):
         return {".func": node.func, ".args": node.args, ".keywords": node.keywords}
     if isinstance(node, types.ModuleType):
@@ -195,17 +199,9 @@ def _keys(node: Any) -> dict[str, Any]:
     """The keys of a mapping by a text that is the same in every process; keys that print an address are numbered."""
     found: dict[str, Any] = {}
     for number, key in enumerate(node):
-        text = _key_text(key) if is_printable(key) else f"#{number}"
+        text = (plain_text(key) if is_plain(key) else repr(key)) if is_printable(key) else f"#{number}"
         found[f"[{text}]" if f"[{text}]" not in found else f"[#{number}]"] = key
     return found
-
-
-def _key_text(key: Any) -> str:
-    return plain_text(key) if is_plain(key) else repr(key)
-
-
-def _index(place: tuple[int, ...]) -> str:
-    return ", ".join(map(str, place))
 
 
 def _place(node: Any, key: str) -> Any:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import bz2
+import copy
 import gzip
 import io
 import json
 import lzma
 import pickletools
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial, reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +33,6 @@ SERIALIZED: Final = ":serialized:"
 class Pickle:
     """A pickle that was found.
 
-    :param place: file, and where in it
     :param imported: ``module.name`` of everything that it imports when it is loaded
     """
 
@@ -39,64 +40,62 @@ class Pickle:
     imported: tuple[str, ...]
 
 
+Put = Callable[[bytes], bytes]
+
+
 def pickles_in(path: Path) -> list[Pickle]:
-    """Every pickle in a file: the file itself, members of a zip archive, fields of JSON, arrays of objects.
-
-    Files can be compressed with gzip, bzip2 or xz.
-    """
-    return list(_found(path.name, path.read_bytes()))
+    """Every pickle in a file: the file itself, members of a zip archive, fields of JSON, arrays of objects."""
+    return [Pickle(place, imported) for place, imported, _ in embedded(path.name, path.read_bytes())]
 
 
-def _found(place: str, content: bytes) -> Iterator[Pickle]:
+def embedded(place: str, content: bytes) -> Iterator[tuple[str, tuple[str, ...], Put]]:
+    """Yield each pickle in a file: its place, what it imports, and what makes the file with other bytes instead."""
     if zipfile.is_zipfile(io.BytesIO(content)):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            for name in archive.namelist():
-                yield from _found(f"{place}: {name}", archive.read(name))
-        return
-    wrapped = unwrapped(content)
-    if wrapped is not None:
-        yield from _found(place, wrapped[0])
-        return
-    fields = json_of(content)
-    if fields is not None:
-        yield from _in_json(place, fields)
-        return
-    imported = imports(content)
-    if imported is not None:
-        yield Pickle(place, imported)
+            members = {each: archive.read(each) for each in archive.infolist()}
+        for member, own in members.items():
+            for inner, imported, put in embedded(f"{place}: {member.filename}", own):
+                yield inner, imported, partial(_zipped, members, member, put)
+    elif (wrapped := unwrapped(content)) is not None:
+        for inner, imported, put in embedded(place, wrapped[0]):
+            yield inner, imported, partial(_wrapped, wrapped[1], put)
+    elif not isinstance(fields := attempt(lambda: json.loads(content)), Crash):
+        yield from _in_json(place, fields, fields, ())
+    elif (imports_of_all := imports(content)) is not None:
+        yield place, imports_of_all, lambda other: other
 
 
-def json_of(content: bytes) -> Any:
-    """What JSON holds; None for anything else."""
-    try:
-        return json.loads(content)
-    except ValueError:  # of JSON, and of its encoding
-        return None
+def _zipped(members: dict[zipfile.ZipInfo, bytes], changed: zipfile.ZipInfo, put: Put, other: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for member, content in members.items():
+            archive.writestr(member.filename, put(other) if member is changed else content, member.compress_type)
+    return buffer.getvalue()
 
 
-def parts_of_json(node: Any) -> Iterable[tuple[Any, Any]]:
-    """Keys or indices, and values; none of a number or text."""
-    return node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+def _wrapped(wrap: Put, put: Put, other: bytes) -> bytes:
+    return wrap(put(other))
 
 
-def _in_json(place: str, node: Any) -> Iterator[Pickle]:
-    for key, value in parts_of_json(node):
+def _in_json(place: str, fields: Any, node: Any, path: tuple[Any, ...]) -> Iterator[tuple[str, tuple[str, ...], Put]]:
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
         if key != SERIALIZED or not isinstance(value, str):
-            yield from _in_json(f"{place}: {key}", value)
+            yield from _in_json(f"{place}: {key}", fields, value, (*path, key))
             continue
-        try:
-            imported = imports(base64.b64decode(value))
-        except binascii.Error:
-            continue
+        pickled = attempt(partial(base64.b64decode, value))
+        imported = None if isinstance(pickled, Crash) else imports(pickled)
         if imported is not None:
-            yield Pickle(place, imported)
+            yield place, imported, partial(_with_field, fields, (*path, key))
+
+
+def _with_field(fields: Any, path: tuple[Any, ...], other: bytes) -> bytes:
+    changed = copy.deepcopy(fields)
+    reduce(getitem, path[:-1], changed)[path[-1]] = base64.b64encode(other).decode()
+    return json.dumps(changed).encode()
 
 
 def imports(content: bytes) -> tuple[str, ...] | None:
-    """What a pickle imports, each name once; None if the bytes are no pickle.
-
-    A broken pickle counts if something would be called before it breaks.
-    """
+    """What a pickle imports, each name once; None if the bytes are no pickle."""
     found = content_of(io.BytesIO(content))
     names = tuple(map(str, found.imports))
     if found.problem is not None:
@@ -115,8 +114,7 @@ def _is_plain_pickle(content: bytes) -> bool:
     return True
 
 
-Wrap = Callable[[bytes], bytes]
-COMPRESSIONS: Final[dict[bytes, tuple[Wrap, Wrap]]] = {
+COMPRESSIONS: Final[dict[bytes, tuple[Put, Put]]] = {
     b"\x1f\x8b": (gzip.decompress, gzip.compress),
     b"BZh": (bz2.decompress, bz2.compress),
     b"\xfd7zXZ": (lzma.decompress, lzma.compress),
@@ -124,7 +122,7 @@ COMPRESSIONS: Final[dict[bytes, tuple[Wrap, Wrap]]] = {
 """By the first bytes of a file: how to open it and how to make one."""
 
 
-def unwrapped(content: bytes) -> tuple[bytes, Wrap] | None:
+def unwrapped(content: bytes) -> tuple[bytes, Put] | None:
     """What a file is wrapped around, and a function that wraps the same around other bytes; None for any other file."""
     for start, (opened, closed) in COMPRESSIONS.items():
         if content.startswith(start):

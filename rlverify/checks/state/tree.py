@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -37,12 +37,14 @@ __all__ = [
     "Leaf",
     "children",
     "differences",
+    "digests",
     "find",
     "generator_state",
     "is_tensor",
     "leaf_of",
     "put",
     "set_generator_state",
+    "unequal",
     "walk",
 ]
 
@@ -52,9 +54,6 @@ class Difference:
     """A path at which two objects differ.
 
     :param path: from the object to the leaf, such as ``env.envs[0].state``
-    :param first: the value in the first object, in short; empty where it has none
-    :param second: the value in the second, likewise
-    :param restore: copies the value of the first object into the second
     """
 
     path: str
@@ -86,10 +85,7 @@ def walk(root: Any) -> dict[str, Leaf]:
 
 
 def differences(first: Any, second: Any) -> list[Difference]:
-    """Where two objects differ, by shortest path; the second is the one that `Difference.restore` changes.
-
-    What `Difference.restore` copies refers to objects of the second where the first refers to their counterparts.
-    """
+    """Where two objects differ, by shortest path; the second is the one that `Difference.restore` changes."""
     return list(_differences(first, second))
 
 
@@ -124,10 +120,7 @@ def _differences(first: Any, second: Any) -> Iterator[Difference]:
 
 
 def find(root: Any, path: str) -> tuple[Any, Callable[[Any], None]]:
-    """The value at a path that `walk` gives, and what replaces it there.
-
-    :raises KeyError: if there is no such path
-    """
+    """The value at a path that `walk` gives, and what replaces it there."""
     seen: dict[int, Any] = {}
     waiting: deque[tuple[str, Any, Callable[[Any], None]]] = deque([("", root, _cannot_replace)])
     while waiting:
@@ -158,6 +151,16 @@ def put(root: Any, path: str, value: Any) -> None:
     """Give the leaf at a path another value; in place where both are arrays, tensors or generators of one kind."""
     node, replace = find(root, path)
     _restore(value, node, replace, {})
+
+
+def digests(root: Any) -> dict[str, str]:
+    """Return the digest of every leaf that can be reached from an object, by its path."""
+    return {path: leaf.digest for path, leaf in walk(root).items()}
+
+
+def unequal(first: Mapping[str, object], second: Mapping[str, object]) -> list[str]:
+    """Return the keys of two tables whose values differ, and those that only one has."""
+    return [key for key in {**first, **second} if first.get(key) != second.get(key)]
 
 
 def leaf_of(node: Any) -> Leaf | None:

@@ -301,14 +301,13 @@ def test_a_name_of_a_rule_for_any_algorithm_is_refused() -> None:
 
 def test_an_expected_failure_of_no_check_is_refused() -> None:
     made = suite_of(lambda _: Tiny(), checks.holds(is_trained), expected_failures={"resume": "SB3"})
-    with pytest.raises(ValueError, match=r"expects a failure of 'resume', which it does not have \(is_trained\)"):
+    with pytest.raises(ValueError, match="no check is named 'resume'; choose from is_trained"):
         made.run()
 
 
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"seeds": [1, 1]}, r"has a seed twice in seeds=\[1, 1\]; give each once"),
         ({"limit": 0}, "limit=0 is no positive number of seconds"),
         ({"limit": "3"}, "limit='3' is no positive number of seconds"),
         ({"adapter": TinyAdapter}, "is no Adapter; call it"),
@@ -318,9 +317,8 @@ def test_an_expected_failure_of_no_check_is_refused() -> None:
 def test_arguments_that_cannot_be_used_are_refused(settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         Suite("tiny", lambda _seed: Tiny(), **settings)
-    if "seeds" not in settings:
-        with pytest.raises(ValueError, match=reason):
-            subject(Tiny, **settings)
+    with pytest.raises(ValueError, match=reason):
+        subject(Tiny, **settings)
 
 
 @pytest.mark.parametrize("fault", ["place", lambda adapter: adapter])

@@ -215,8 +215,8 @@ def test_instructions_are_limited() -> None:
     assert content(b"N0" * 49 + b"N.", most=100).problem is None
 
 
-def test_values_numbered_out_of_order_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pickle_imports, "MAX_SPARSE_MEMO", 3)
+def test_numbered_values_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pickle_imports, "MAX_MEMO", 3)
     assert content(b"N" + b"".join(b"q%c" % number for number in (9, 8, 7)) + b".").problem is None
     problem = content(b"N" + b"".join(b"q%c" % number for number in (9, 8, 7, 6)) + b".").problem
     assert problem is not None

@@ -37,7 +37,7 @@ def test_the_exit_code_is_the_answer(folder: Path) -> None:
     [
         (["missing"], "there is no file or folder 'missing'"),
         (["x.py", "missing"], "there is no file or folder 'missing'"),
-        (["x.py", "--format", "xml"], "there is no format 'xml'; choose one of text, json, sarif"),
+        (["x.py", "--format", "xml"], "'xml' is not one of 'text', 'json', 'sarif'"),
         ([], "Missing argument"),
         (["x.py", "--output", "safe"], "is not a file"),
     ],
