@@ -17,7 +17,7 @@ import torch
 from stable_baselines3.common.env_util import make_vec_env
 
 from rlcore import DistributionalPPO, HyperparamConfig, PBTConfig, PBTScheduler, PopulationMember
-from rlcore.checkpoint import write_atomic
+from rlcore.checkpoint.container import write_atomic
 from rlcore.pbt.population import LINEAGE_FILE, MEMBERS, STATE_FILE, LineageEvent, append_lineage
 
 SIZES: Final = (10, 100, 1_000, 10_000)

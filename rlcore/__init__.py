@@ -2,8 +2,8 @@
 
 from importlib import metadata
 
-from rlcore.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from rlcore.envs import ResumableEnv
+from rlcore.checkpoint.formats import Checkpoint, load_checkpoint, save_checkpoint
+from rlcore.envs.resumable import ResumableEnv
 from rlcore.errors import (
     CallOrderError,
     CheckpointError,
@@ -19,26 +19,25 @@ from rlcore.errors import (
     UnknownSettingError,
     WorkerError,
 )
-from rlcore.optim import UPGD, AdaptiveUPGD, VarianceGradientScaler
+from rlcore.optim.scaler import VarianceGradientScaler
+from rlcore.optim.upgd import UPGD, AdaptiveUPGD
 from rlcore.pbt import HyperparamConfig, PBTConfig, PBTScheduler, PopulationMember
 from rlcore.pbt.hyperparams import optimizer_steps_per_update
 from rlcore.pbt.population import LineageEvent, Population, PopulationResult, ancestors, read_lineage
 from rlcore.pbt.turns import apply_exploit, save_pbt_checkpoint
 from rlcore.pbt.workers import InlineExecutor, ProcessExecutor
-from rlcore.ppo import (
-    CategoricalValues,
-    DistributionalPPO,
+from rlcore.ppo.adaptive import ReturnScale
+from rlcore.ppo.algorithm import DistributionalPPO
+from rlcore.ppo.live import set_hyperparameters
+from rlcore.ppo.losses import CategoricalValues, QuantileValues, ValueDistribution
+from rlcore.ppo.policy import (
     DistributionalRecurrentCnnPolicy,
     DistributionalRecurrentMultiInputPolicy,
     DistributionalRecurrentPolicy,
-    PPOSettings,
-    QuantileValues,
-    ReturnScale,
-    ValueDistribution,
-    set_hyperparameters,
 )
+from rlcore.ppo.settings import PPOSettings
 from rlcore.run.config_file import TrainingConfig, build_model, load_config
-from rlcore.run.inference import InferencePolicy, infer_signals, load_policy
+from rlcore.run.inference import InferencePolicy, load_policy
 
 
 def __getattr__(name: str) -> str:
@@ -90,7 +89,6 @@ __all__ = [
     "ancestors",
     "apply_exploit",
     "build_model",
-    "infer_signals",
     "load_checkpoint",
     "load_config",
     "load_policy",

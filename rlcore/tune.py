@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from rlcore.checkpoint import codec, write_atomic
+from rlcore.checkpoint import codec
+from rlcore.checkpoint.container import write_atomic
 from rlcore.checkpoint.formats import read_model_file
 from rlcore.errors import SettingError
 from rlcore.pbt.population import member_seed
@@ -23,7 +24,7 @@ from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.live import set_hyperparameters
 from rlcore.ppo.saving import continued
 from rlcore.ppo.settings import LIVE, SHOWN, PPOSettings, find_optimizer, optimizer_options
-from rlcore.state.position import WINDOWS
+from rlcore.state.training import WINDOWS
 
 try:
     from ray.tune import Trainable

@@ -32,7 +32,7 @@ _REGISTERED: Final = {
 
 
 class _Saveable:
-    """An environment that answers for its state (:class:`rlcore.envs.SupportsState`) by a table of attributes."""
+    """An environment that answers for its state (``SupportsState``) by a table of attributes."""
 
     template: ClassVar[Template]
 

@@ -28,7 +28,7 @@ from stable_baselines3.common.monitor import Monitor
 
 from rlcore.checkpoint.container import unusable
 from rlcore.errors import SettingError, StateError
-from rlcore.state.position import generator_from_state, generator_state
+from rlcore.state.training import generator_from_state, generator_state
 from rlcore.state.tree import FREE, LARGEST_COUNT, SAME, Rule, fit
 from rlcore.types import StateDict, StateValue
 
@@ -157,7 +157,7 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
                     "env",
                     f"ResumableEnv does not know what the {kind} {name} keeps between steps, so training could not "
                     f"resume exactly; implement get_state() and set_state(state) in {name} "
-                    "(rlcore.envs.SupportsState; return {} if it keeps nothing)",
+                    "(rlcore.envs.resumable.SupportsState; return {} if it keeps nothing)",
                 )
         super().__init__(env)
 

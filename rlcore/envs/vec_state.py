@@ -73,7 +73,7 @@ def capture_env_state(env: VecEnv) -> StateDict | None:
 
     Covered: every environment, the running episode of Monitor and VecMonitor, the discounted returns of VecNormalize
     (not its statistics: :func:`capture_normalizer`), the seeds that wait for the next reset, and every VecEnvWrapper
-    that is a :class:`rlcore.envs.SupportsState`. Not covered: the clock of the monitors.
+    that is a :class:`rlcore.envs.resumable.SupportsState`. Not covered: the clock of the monitors.
     """
     if unsupported_reason(env) is not None:
         return None

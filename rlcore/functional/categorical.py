@@ -36,11 +36,7 @@ def project(probabilities: Tensor, locations: Tensor, support: Tensor) -> Tensor
     :param locations: shape (..., m), in units of the return
     :param support: shape (n,), n >= 2, evenly spaced and rising
     :return: shape (..., n)
-    :raises ValueError: if the shapes do not fit
     """
-    if probabilities.shape != locations.shape:
-        raise ValueError(f"probabilities of shape {tuple(probabilities.shape)}, locations {tuple(locations.shape)}")
-    _check_support(support)
     return _project_positions(probabilities, (locations - support[0]) / _spacing(support), support.shape[0])
 
 
@@ -68,7 +64,6 @@ def clip_categorical_mean(probabilities: Tensor, old_means: Tensor, clip_range: 
     :return: shape (..., n)
     :raises ValueError: if the shapes do not fit
     """
-    _check_support(support)
     if probabilities.shape != (*old_means.shape, *support.shape):
         raise ValueError(
             f"probabilities of shape {tuple(probabilities.shape)}, old_means {tuple(old_means.shape)}, "
@@ -137,8 +132,3 @@ def _project_positions(probabilities: Tensor, positions: Tensor, num_atoms: int)
 
 def _spacing(support: Tensor) -> Tensor:
     return (support[-1] - support[0]) / (support.shape[0] - 1)
-
-
-def _check_support(support: Tensor) -> None:
-    if support.ndim != 1 or support.shape[0] < 2:
-        raise ValueError(f"support of shape {tuple(support.shape)}; a row of at least 2 atoms is needed")

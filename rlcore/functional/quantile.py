@@ -40,3 +40,18 @@ def quantile_huber_loss(quantiles: Tensor, targets: Tensor, kappa: float = 1.0) 
         return (weights * errors.abs()).mean(dim=-1)
     huber = functional.huber_loss(errors, torch.zeros_like(errors), reduction="none", delta=kappa)
     return (weights * huber / kappa).mean(dim=-1)
+
+
+def clip_distribution_mean(quantiles: Tensor, old_means: Tensor, clip_range: float) -> Tensor:
+    """Shift each distribution so that its mean lies within ``clip_range`` of the mean it had in the rollout.
+
+    The whole distribution moves by the difference, so its shape stays and clipping acts on the mean alone.
+
+    :param quantiles: shape (..., n_quantiles)
+    :param old_means: shape (...), each critic's own mean value in the rollout
+    :param clip_range: largest change of the mean, in units of the return, > 0
+    :return: shape (..., n_quantiles)
+    """
+    means = quantiles.mean(dim=-1)
+    clipped = old_means + (means - old_means).clamp(-clip_range, clip_range)
+    return quantiles + (clipped - means).unsqueeze(-1)

@@ -3,7 +3,7 @@
 Notation: ``mean_s`` and ``Var_s`` are mean and population variance over the n elements of one tensor; ``E_t`` and
 ``Var_t`` those over the steps in which the tensor had a gradient, with exponential weights that sum to 1.
 
-The moments of contiguous float32 memory on the CPU come from :mod:`rlcore.optim.variance_kernel`, all other numbers
+The moments of contiguous float32 memory on the CPU come from :mod:`rlcore.optim.compiled`, all other numbers
 from torch, which is the reference. They differ in rounding alone. The first step compiles the loops, or loads them from
 the cache on disk.
 """
@@ -12,23 +12,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from rlcore.errors import refused_value
 from rlcore.state.tree import NOT_NEGATIVE, Rules, fit
-from rlcore.types import StateDict, StateValue
+from rlcore.types import Fraction, Natural, NonNegative, Positive, StateDict, StateValue
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
-Scalar = TypeVar("Scalar", bound=np.generic)
 Estimator: TypeAlias = Literal["mean", "spatial", "total", "element"]
 Normalization: TypeAlias = Literal["squared_mean", "second_moment"]
 
@@ -61,12 +59,12 @@ def measure(gradients: Sequence[Tensor]) -> Moments:
 
     :param gradients: dense and not empty, of any shapes, dtypes and devices
     """
-    from rlcore.optim import compiled, variance_kernel  # imports Numba, which only the first step needs
+    from rlcore.optim import compiled
 
     measured = np.zeros((len(gradients), 2))
     table, taken, others = compiled.table_of(gradients)
     own = np.zeros((len(taken), 2))
-    variance_kernel.measure(table, own)
+    compiled.measure(table, own)
     measured[taken] = own
     measured[others] = _plain_moments([gradients[i] for i in others])
     mean, variance = measured.T
@@ -172,12 +170,6 @@ class VarianceEstimator:
         total: Floats = np.add.reduce(terms)
         return total
 
-    def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
-        """Return an estimator for ``layouts`` with this one's statistics at the positions ``kept``, fresh elsewhere."""
-        estimator = type(self)(layouts)
-        estimator._statistics = {name: carry_over(x, kept, len(layouts)) for name, x in self._statistics.items()}
-        return estimator
-
     def state_dict(self) -> StateDict:
         """Return a snapshot that later steps do not change."""
         return {name: torch.from_numpy(values.copy()) for name, values in self._statistics.items()}
@@ -243,12 +235,6 @@ class ElementEstimator(VarianceEstimator):
     def variance(self) -> Floats:
         return _on_host([x.mean(dtype=torch.float64) if x.numel() else x.sum().double() for x in self._variances])
 
-    def relinked(self, layouts: Sequence[TensorLayout], kept: Sequence[int]) -> Self:
-        estimator = type(self)(layouts)
-        for position in kept:
-            estimator._take(position, self._means[position], self._variances[position])
-        return estimator
-
     def _take(self, position: int, mean: Tensor, variance: Tensor) -> None:
         """Copy the statistics of a tensor, no larger than they may grow in their precision here."""
         dtype = self._layouts[position].state_dtype
@@ -271,26 +257,9 @@ def _largest_mean(layout: TensorLayout) -> float:
     return LARGEST_ELEMENT[layout.state_dtype]
 
 
-def carry_over(values: NDArray[Scalar], kept: Sequence[int], size: int) -> NDArray[Scalar]:
-    """Return ``[size]`` zeros that hold ``values`` at the positions ``kept``."""
-    carried = np.zeros(size, dtype=values.dtype)
-    carried[list(kept)] = values[list(kept)]
-    return carried
-
-
 ESTIMATORS: Final[Mapping[str, type[VarianceEstimator]]] = MappingProxyType(
     {"mean": MeanEstimator, "spatial": SpatialEstimator, "total": TotalEstimator, "element": ElementEstimator}
 )
-
-
-def _plain(value: object) -> object:
-    """Numbers of other kinds as Python's, so that a saved state holds none of them."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return value
-    return int(value) if isinstance(value, Integral) else float(value)
-
-
-Number = Annotated[float, BeforeValidator(_plain), Field(allow_inf_nan=False)]
 
 
 class ScalerSettings(BaseModel):
@@ -302,14 +271,14 @@ class ScalerSettings(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     enabled: bool = True
-    beta: Annotated[Number, Field(ge=0, lt=1)] = 0.99
-    alpha: Annotated[Number, Field(ge=0)] = 0.1
-    eps: Annotated[Number, Field(gt=0)] = 1e-8
-    warmup_steps: Annotated[int, BeforeValidator(_plain), Field(ge=0)] = 100
+    beta: Annotated[Fraction, Field(lt=1)] = 0.99
+    alpha: NonNegative = 0.1
+    eps: Positive = 1e-8
+    warmup_steps: Natural = 100
     estimator: Estimator = "mean"
     normalization: Normalization = "squared_mean"
-    min_scaling_factor: Annotated[Number, Field(ge=0, le=1)] = 0.1
-    max_normalized_variance: Annotated[Number, Field(gt=0)] = 100.0
+    min_scaling_factor: Fraction = 0.1
+    max_normalized_variance: Positive = 100.0
 
     def __init__(self, **values: Any) -> None:
         try:

@@ -15,13 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor
-
-from rlcore.functional import utility as functional
-from rlcore.functional.utility import bias_correction
 
 BLOCK: Final = 4096
 LANES: Final = BLOCK // 4
@@ -80,46 +77,3 @@ def _box_muller(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     uniform = (first.float() + 0.5).double() * 2.0**-32
     radius, angle = (-2.0 * uniform.log()).sqrt(), second.double() * (2.0 * math.pi * 2.0**-32)
     return radius * angle.cos(), radius * angle.sin()
-
-
-def noise_to_signal(optimizer: torch.optim.Optimizer) -> float | None:
-    """Root mean square of the last step's noise, as its standard deviation has it, over that of the direction d.
-
-    Both are taken over all elements that had a gradient. They are read from the state and the gradients that the step
-    left behind, so the step itself costs nothing more.
-
-    :return: at least 0; None for an optimizer of another kind, before its first step under the present settings, and
-        where d is 0 throughout
-    """
-    names_of = getattr(optimizer, "state_names", None)
-    if names_of is None:
-        return None
-    noise = signal = 0.0
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            state = optimizer.state.get(parameter)
-            if parameter.grad is not None and state:
-                if not state.keys() >= names_of(group):
-                    return None
-                noise += parameter.numel() * _noise_std(state, group) ** 2
-                signal += float(direction(parameter.grad, state, group).square().sum())
-    return math.sqrt(noise / signal) if signal > 0 else None
-
-
-def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
-    """The direction d of the last step, float64; for UPGD the gradient, for AdaptiveUPGD from the averages."""
-    if "betas" not in group:
-        return functional.bounded(gradient).double()
-    first, second = (bias_correction(beta, int(state["moment_step"])) for beta in group["betas"])
-    root = (state["second_moment"].double() / second).sqrt() + group["eps"]
-    result: Tensor = state["first_moment"].double() / first / root
-    return result
-
-
-def _noise_std(state: dict[str, Any], group: dict[str, Any]) -> float:
-    """Standard deviation of the last step's noise."""
-    sigma = float(group["sigma"])
-    if sigma == 0.0 or not group["adaptive_noise"]:
-        return sigma
-    rms = float(state["direction_rms"]) / bias_correction(group["noise_beta"], int(state["noise_step"]))
-    return float(max(sigma * rms, group["min_noise_std"]))

@@ -222,29 +222,23 @@ class VarianceGradientScaler:
         self._pending = None
 
     def update_parameters(self, parameters: ScalableParameters) -> None:
-        """Link to ``parameters``, keeping the statistics that fit by position and shape, and the step count.
+        """Link to ``parameters``. The statistics stay if all shapes do, and start fresh with a warning if not.
 
-        What is pending was measured on the old parameters and is dropped. A :class:`ResumeWarning` names the parameters
-        that start fresh.
+        What is pending was measured on the old parameters and is dropped.
 
         :raises SettingError: the list of parameters cannot be used; nothing is changed
         """
         names, linked = _checked_parameters(parameters)
-        layouts = tuple(map(TensorLayout.of, linked))
-        pairs = enumerate(zip(self._layouts, layouts, strict=False))
-        kept = [position for position, (old, new) in pairs if old.shape == new.shape]
-        for name in ("_observations", "_mean", "_mean_square"):
-            vars(self)[name] = gradient_variance.carry_over(vars(self)[name], kept, len(layouts))
-        self._estimator, self._pending = self._estimator.relinked(layouts, kept), None
-        fresh, dropped = sorted({*range(len(layouts))} - {*kept}), len(self._layouts) - len(kept)
+        statistics, shapes = self._estimator.state_dict(), [layout.shape for layout in self._layouts]
         self._link(names, linked)
-        if self._step_count > 0 and (fresh or dropped):
-            named = "; ".join(map(self._describe, fresh)) or "no parameter"
-            warn_caller(
-                f"Gradient statistics start fresh after {self._step_count} steps for {named}; those of {dropped} "
-                "earlier tensor(s) had no parameter of their shape in their place and were dropped.",
-                ResumeWarning,
-            )
+        self._pending = None
+        if [layout.shape for layout in self._layouts] != shapes:
+            self.reset_statistics()
+            return
+        self._estimator = ESTIMATORS[self._settings.estimator](self._layouts)
+        self._estimator.load_state_dict(statistics)
+        for name in ("_observations", "_mean", "_mean_square"):  # a copy of a scaler shares them
+            vars(self)[name] = vars(self)[name].copy()
 
     def state_dict(self) -> StateDict:
         """Return a snapshot of settings and statistics as tensors and plain Python values, without what is pending."""

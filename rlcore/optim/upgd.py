@@ -15,8 +15,6 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
 from rlcore.errors import NonFiniteGradientError, SettingError, StateError
-from rlcore.functional import utility as functional
-from rlcore.functional.utility import UtilityExtremes, bias_correction
 from rlcore.optim.upgd_step import (
     NOISE_AVERAGES,
     Averages,
@@ -24,11 +22,17 @@ from rlcore.optim.upgd_step import (
     Group,
     Scalar,
     Update,
+    UtilityExtremes,
+    bias_correction,
+    bounded,
     checked,
     draw_seed,
     initial_average,
+    joint_extremes,
     noises_of,
     read_state,
+    root_mean_square,
+    utility_scale,
 )
 
 
@@ -183,14 +187,14 @@ class UPGD(Optimizer):
         part, others = CompiledPart.of(updates, names, self._coefficients)
         plain = [(update, self._coefficients(update)) for update in others]
         extremes = [update.average(c) for update, c in plain] + ([part.average()] if part else [])
-        scale = self._gate_scale(functional.joint_extremes(extremes))
+        scale = self._gate_scale(joint_extremes(extremes))
         noises = noises_of([update for update in others if update.group["sigma"] > 0])
         for update, c in plain:
             direction = update.direction(c)
             if update.group["sigma"] > 0:
-                std = self._noise_std(update, functional.root_mean_square(direction))
+                std = self._noise_std(update, root_mean_square(direction))
                 drawn = next(noises).to(direction.dtype).view(direction.shape)
-                direction = functional.bounded(direction + drawn * std)
+                direction = bounded(direction + drawn * std)
             update.change(c, direction, scale)
         if part:
             stds = [update.group["sigma"] for update in part.updates]
@@ -263,7 +267,7 @@ class UPGD(Optimizer):
 
     def _gate_scale(self, extremes: UtilityExtremes) -> Scalar:
         """Return the number that utilities are divided by before the sigmoid."""
-        return functional.utility_scale(extremes)
+        return utility_scale(extremes)
 
     def _coefficients(self, update: Update) -> Coefficients:
         """The scalars of the step that depend on its settings and counters alone."""
@@ -281,7 +285,7 @@ class UPGD(Optimizer):
         update.count(NOISE_AVERAGES)
         update.move("direction_rms", rms, 1 - group["noise_beta"])
         level: Tensor = state["direction_rms"] / bias_correction(group["noise_beta"], state["noise_step"])
-        return functional.bounded((level * group["sigma"]).clamp(min=group["min_noise_std"]))
+        return bounded((level * group["sigma"]).clamp(min=group["min_noise_std"]))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore; settings that the saved groups do not know yet take the constructor's values."""

@@ -5,7 +5,7 @@ row per tensor: the addresses of its parameter, gradient, utility, first and sec
 index among all parameters, and the row of ``coefficients`` that it follows. These rows are
 :class:`rlcore.optim.upgd.Coefficients`. Without moments, as in UPGD, the gradient is used for both, and the
 coefficients make it the direction.
-The formulas are those of :mod:`rlcore.functional.utility` and :mod:`rlcore.optim.noise`.
+The formulas are those of :mod:`rlcore.optim.upgd_step` and :mod:`rlcore.optim.noise`.
 
 NaN and infinity are treated as IEEE 754 has them; products may be fused with sums. Where a loop is written in an
 unusual way, it vectorises in this way only.
@@ -24,8 +24,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlcore.functional.utility import UtilityExtremes
 from rlcore.optim.compiled import compiled, inlined, summing, table_of, vector
+from rlcore.optim.upgd_step import UtilityExtremes
 
 PARAMETER, GRADIENT, UTILITY, FIRST_MOMENT, SECOND_MOMENT, SIZE, INDEX, COEFFICIENTS = range(8)
 LIMIT: Final = np.finfo(np.float32).max / np.float32(4)

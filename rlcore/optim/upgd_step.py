@@ -1,4 +1,8 @@
-"""The step of UPGD for each parameter in torch, and the settings and the saved state that it needs."""
+"""Utility of a weight, the protection from change that it earns, and the step of UPGD in torch.
+
+Source: Elsayed and Mahmood, "Addressing Loss of Plasticity and Catastrophic Forgetting in Continual Learning",
+ICLR 2024, with the first-order utility. The compiled loops of :mod:`rlcore.optim.upgd_kernel` do the same.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,105 @@ import torch
 from torch import Tensor
 
 from rlcore.errors import SettingError, StateError
-from rlcore.functional import utility as functional
-from rlcore.functional.utility import UtilityExtremes
 from rlcore.optim import noise
 from rlcore.state.tree import FREE, STEPS, Rule, fit
+
+
+@dataclass(frozen=True)
+class UtilityExtremes:
+    """The sums and extremes over all utilities of one step that the gate uses.
+
+    :param maximum: max u, 0-dimensional or a number
+    :param maximum_magnitude: max |u|, at least 0, likewise
+    """
+
+    maximum: Tensor | float
+    maximum_magnitude: Tensor | float
+
+
+def bounded(values: Tensor) -> Tensor:
+    """Clamp to a quarter of the dtype's range, so that an average, its bias correction or a sum of two stays finite.
+
+    :param values: any shape, without NaN; infinities become the bound
+    """
+    limit = torch.finfo(values.dtype).max / 4
+    return values.clamp(-limit, limit)
+
+
+def bias_correction(decay: float, steps: int | Tensor) -> float | Tensor:
+    """Sum of the weights that an average started at zero has given out after ``steps`` steps."""
+    return 1.0 - float(decay) ** (steps.double() if isinstance(steps, Tensor) else steps)
+
+
+def weight_utility(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """First-order utility -g * p: the estimated rise of the loss if the weight were set to zero.
+
+    :param gradient: any shape, finite
+    :param parameter: the same shape, finite
+    :return: the same shape, finite
+    """
+    return bounded(-gradient * parameter)
+
+
+def utility_extremes(utilities: Sequence[Tensor]) -> UtilityExtremes:
+    """Extremes over all tensors together, on the device of the first and in the widest of their dtypes.
+
+    :param utilities: at least one tensor, each of any shape with at least one element, finite
+    """
+    lows, highs = zip(*(torch.aminmax(utility) for utility in utilities), strict=True)
+    low, high = gather(lows).amin(), gather(highs).amax()
+    return UtilityExtremes(maximum=high, maximum_magnitude=torch.maximum(high, -low))
+
+
+def joint_extremes(extremes: Sequence[UtilityExtremes]) -> UtilityExtremes:
+    """Extremes over all tensors together.
+
+    :param extremes: those of each tensor, at least one
+    """
+    if len(extremes) == 1:
+        return extremes[0]
+    maxima = gather([torch.as_tensor(each.maximum) for each in extremes])
+    magnitudes = gather([torch.as_tensor(each.maximum_magnitude) for each in extremes])
+    return UtilityExtremes(maximum=maxima.amax(), maximum_magnitude=magnitudes.amax())
+
+
+def gather(scalars: Sequence[Tensor]) -> Tensor:
+    """Stack 0-dimensional tensors of any device on the device of the first; shape (len(scalars),)."""
+    device = scalars[0].device
+    return torch.stack([scalar if scalar.device == device else scalar.to(device) for scalar in scalars])
+
+
+def utility_scale(extremes: UtilityExtremes) -> Tensor | float:
+    """Positive divisor that keeps the order of the utilities: max u, or max |u| where max u <= 0, or 1 if all are 0.
+
+    The published rule divides by max u always: 0/0 where it is 0, and the reverse order where it is negative.
+    """
+    maximum, magnitude = extremes.maximum, extremes.maximum_magnitude
+    if isinstance(maximum, Tensor) and isinstance(magnitude, Tensor):
+        return torch.where(maximum > 0, maximum, torch.where(magnitude > 0, magnitude, 1.0))
+    return maximum if maximum > 0 else magnitude if magnitude > 0 else 1.0
+
+
+def gate(utility: Tensor, scale: Tensor | float) -> Tensor:
+    """Protection s = sigmoid(u / scale); a weight is changed by the share 1 - s of its step.
+
+    :param utility: any shape, finite
+    :param scale: positive; a number, or 0-dimensional on any device
+    :return: the shape and dtype of ``utility``, values in [0, 1], never falling where the utility rises
+    """
+    divisor = torch.as_tensor(scale, device=utility.device)
+    return torch.sigmoid(utility.to(torch.promote_types(utility.dtype, divisor.dtype)) / divisor).to(utility.dtype)
+
+
+def root_mean_square(values: Tensor) -> Tensor:
+    """sqrt(mean(x^2)), 0-dimensional; scaled by max |x| so that the squares neither overflow nor vanish.
+
+    :param values: any shape with at least one element, finite
+    """
+    scale = values.abs().amax().clamp(min=torch.finfo(values.dtype).tiny)
+    norm: Tensor = torch.linalg.vector_norm(values / scale)
+    return norm / math.sqrt(values.numel()) * scale
+
 
 Group: TypeAlias = dict[str, Any]
 Scalar: TypeAlias = float | Tensor
@@ -106,18 +205,18 @@ class Update:
     def average(self, c: Coefficients) -> UtilityExtremes:
         """Move all averages one step; return the extremes of the corrected utility."""
         gradient = self._gradient()
-        self.move("utility", functional.weight_utility(gradient, self._wide(self.parameter)), c.utility_weight)
+        self.move("utility", weight_utility(gradient, self._wide(self.parameter)), c.utility_weight)
         if "first_moment" in self.state:
             self.move("first_moment", gradient, c.first_weight)
-            self.move("second_moment", functional.bounded(gradient * gradient), c.second_weight)
-        return functional.utility_extremes([self._utility(c)])
+            self.move("second_moment", bounded(gradient * gradient), c.second_weight)
+        return utility_extremes([self._utility(c)])
 
     def direction(self, c: Coefficients) -> Tensor:
         """The direction d of this step."""
         if "first_moment" not in self.state:
             return self._gradient()
         root = self.state["second_moment"].sqrt() * self._wide(c.root_factor) + c.eps
-        return functional.bounded(self.state["first_moment"] / root * self._wide(c.mean_factor))
+        return bounded(self.state["first_moment"] / root * self._wide(c.mean_factor))
 
     def change(self, c: Coefficients, direction: Tensor, scale: Scalar) -> None:
         """Change the parameter.
@@ -125,12 +224,12 @@ class Update:
         :param direction: with its noise
         :param scale: divisor of the corrected utilities
         """
-        parameter, share = self._wide(self.parameter), 1 - functional.gate(self._utility(c), scale)
+        parameter, share = self._wide(self.parameter), 1 - gate(self._utility(c), scale)
         changed = parameter * c.kept - c.lr * (direction * share)
         self.parameter.copy_(self._if_taken(changed, parameter))
 
     def _gradient(self) -> Tensor:
-        return functional.bounded(self._wide(self.gradient))
+        return bounded(self._wide(self.gradient))
 
     def _utility(self, c: Coefficients) -> Tensor:
         utility: Tensor = self.state["utility"] / self._wide(c.correction)
@@ -195,3 +294,46 @@ def read_state(saved: dict[str, Any], groups: Sequence[Group], averages: Average
 
 def draw_seed() -> int:
     return int(torch.randint(2**63 - 1, (), device="cpu"))
+
+
+def noise_to_signal(optimizer: torch.optim.Optimizer) -> float | None:
+    """Root mean square of the last step's noise, as its standard deviation has it, over that of the direction d.
+
+    Both are taken over all elements that had a gradient. They are read from the state and the gradients that the step
+    left behind, so the step itself costs nothing more.
+
+    :return: at least 0; None for an optimizer of another kind, before its first step under the present settings, and
+        where d is 0 throughout
+    """
+    names_of = getattr(optimizer, "state_names", None)
+    if names_of is None:
+        return None
+    noise = signal = 0.0
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            state = optimizer.state.get(parameter)
+            if parameter.grad is not None and state:
+                if not state.keys() >= names_of(group):
+                    return None
+                noise += parameter.numel() * _noise_std(state, group) ** 2
+                signal += float(direction(parameter.grad, state, group).square().sum())
+    return math.sqrt(noise / signal) if signal > 0 else None
+
+
+def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    """The direction d of the last step, float64; for UPGD the gradient, for AdaptiveUPGD from the averages."""
+    if "betas" not in group:
+        return bounded(gradient).double()
+    first, second = (bias_correction(beta, int(state["moment_step"])) for beta in group["betas"])
+    root = (state["second_moment"].double() / second).sqrt() + group["eps"]
+    result: Tensor = state["first_moment"].double() / first / root
+    return result
+
+
+def _noise_std(state: dict[str, Any], group: dict[str, Any]) -> float:
+    """Standard deviation of the last step's noise."""
+    sigma = float(group["sigma"])
+    if sigma == 0.0 or not group["adaptive_noise"]:
+        return sigma
+    rms = float(state["direction_rms"]) / bias_correction(group["noise_beta"], int(state["noise_step"]))
+    return float(max(sigma * rms, group["min_noise_std"]))

@@ -24,7 +24,7 @@ from rich.text import Text
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-from rlcore.envs import ResumableEnv
+from rlcore.envs.resumable import ResumableEnv
 from rlcore.errors import CheckpointError, RLCoreError
 from rlcore.pbt.hyperparams import HyperparamValue, PBTConfig
 from rlcore.pbt.population import Population, PopulationResult, ancestors, read_lineage, read_state

@@ -11,7 +11,8 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from rlcore.errors import SettingError, refused_value, reject_unknown
-from rlcore.ppo.settings import Count, Finite, Flag, Fraction, Seed, plain
+from rlcore.ppo.settings import Flag
+from rlcore.types import Count, Finite, Fraction, Seed, plain
 
 HyperparamValue: TypeAlias = bool | int | float | str | None
 Hyperparams: TypeAlias = dict[str, HyperparamValue]

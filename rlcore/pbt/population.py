@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, cast
 
 import numpy as np
 
-from rlcore.checkpoint import write_atomic
+from rlcore.checkpoint.container import write_atomic
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, check_explorable, check_warm_up
 from rlcore.pbt.scheduler import PBTScheduler, PopulationMember
@@ -69,7 +69,7 @@ class Population:
     returns or gradients are no longer finite: it makes no more updates in that turn, and goes on if it copies another.
 
     With ``ProcessExecutor`` every turn goes on from the member's last file, so environments that cannot be restored
-    (see :class:`rlcore.envs.ResumableEnv`) are reset before it. cloudpickle pickles ``make_model`` and ``performance``.
+    (see :class:`rlcore.ResumableEnv`) are reset before it. cloudpickle pickles ``make_model`` and ``performance``.
 
     :param make_model: called once a member, and with workers once a turn
     :param config: its ``hyperparams`` are settings that :func:`set_hyperparameters` can change; its steps are updates

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from rlcore.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from rlcore.checkpoint.formats import save_policy
+from rlcore.checkpoint.formats import Checkpoint, load_checkpoint, save_checkpoint, save_policy
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError, warn_caller
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, explored
-from rlcore.ppo.settings import plain, whole_number
+from rlcore.ppo.settings import whole_number
+from rlcore.types import plain
 
 KEPT = 2
 """Files kept of a member: the newest, and the one before, which the population's last saved state may still name."""

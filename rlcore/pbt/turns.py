@@ -15,14 +15,13 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecEnv
 
-from rlcore.checkpoint import save_checkpoint
+from rlcore.checkpoint.formats import save_checkpoint
 from rlcore.errors import NonFiniteError, ResumeWarning, SettingError, StateError, warn_caller
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.live import apply_learning_rate, plan_change, set_hyperparameters
 from rlcore.ppo.saving import continued
-from rlcore.state.position import apply_generators, capture_generators
-from rlcore.state.registry import LEARNT, Scope
+from rlcore.state.training import LEARNT, Scope, apply_generators, capture_generators
 
 OPTIMIZER_STATE = "policy.optimizer"
 RETURN_SCALE_STATE = "return_scale_state"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import gymnasium as gym
+import numpy as np
 import torch
 from gymnasium import spaces
 from sb3_contrib import RecurrentPPO
@@ -17,20 +19,24 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore.checkpoint.container import refusals_name, unusable
 from rlcore.envs import vec_state as env_state
-from rlcore.errors import ResumeWarning, SettingError, StateError, warn_caller
+from rlcore.errors import NonFiniteObservationError, ResumeWarning, SettingError, StateError, warn_caller
 from rlcore.optim.upgd import UPGD
-from rlcore.ppo import construction, logging, losses, returns, saving, state_parts
-from rlcore.ppo.buffer import Samples
-from rlcore.ppo.coefficients import EntropySchedule, KLPenalty
+from rlcore.ppo import adaptive, construction, logging, losses, saving, state_parts
+from rlcore.ppo.adaptive import EntropySchedule, KLPenalty
 from rlcore.ppo.live import set_hyperparameters
 from rlcore.ppo.logging import UpdateLog
 from rlcore.ppo.policy import POLICIES, set_learning_rate
 from rlcore.ppo.settings import MARKS, check_schedule, described, require_effect, whole_number
-from rlcore.state.position import CheckedObservations
-from rlcore.state.registry import LEARNT, Scope, StatePart, TrainingState
+from rlcore.state.training import LEARNT, Observations, Scope, StatePart, TrainingState
 
 
-class DistributionalPPO(saving.SavablePPO, CheckedObservations):
+def _non_finite_rows(observations: Any) -> tuple[int, ...]:
+    parts = observations.values() if isinstance(observations, dict) else [] if observations is None else [observations]
+    bad = [part for part in parts if not np.isfinite(part).all()]
+    return tuple(sorted({int(row) for part in bad for row in np.argwhere(~np.isfinite(part))[:, 0]}))
+
+
+class DistributionalPPO(saving.SavablePPO):
     """Recurrent PPO whose one or two critics predict the distribution of the return.
 
     An unknown or misplaced setting raises :class:`rlcore.errors.UnknownSettingError`, which names the right one. A
@@ -44,6 +50,25 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
     """
 
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {**POLICIES}
+    _checked_obs: Observations | None = None
+
+    @property
+    def _last_obs(self) -> Observations | None:
+        """What the environments returned last, as SB3 assigns it; None before the first reset, and after NaN."""
+        return self._checked_obs
+
+    @_last_obs.setter
+    def _last_obs(self, returned: Any) -> None:
+        self._checked_obs = None
+        if found := _non_finite_rows(returned):
+            normalizer = self._vec_normalize_env  # in which one NaN makes the observations of all environments NaN
+            found = found if normalizer is None else _non_finite_rows(normalizer.get_original_obs()) or found
+            raise NonFiniteObservationError(
+                found,
+                f"the observation of environment {', '.join(map(str, found))} holds NaN or infinity, so no action "
+                "would follow. Look at what reset() and step() return; nothing that was learnt has changed.",
+            )
+        self._checked_obs = returned
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Assign to an attribute; a setting changes what trains, or raises SettingError if it cannot change."""
@@ -76,7 +101,7 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         """The policy and what its values are scaled by: as much of a model as acting needs."""
         self._setup_lr_schedule()
         scaling = self.return_scale, self.return_scale_decay, self.return_scale_min_std
-        self.value_scale = returns.ReturnScale(*scaling)
+        self.value_scale = adaptive.ReturnScale(*scaling)
         self.policy = construction.make_policy(self)
 
     @staticmethod
@@ -110,6 +135,16 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         with self._normalizer_unspoilt():
             return super().collect_rollouts(env, callback, rollout_buffer, n_rollout_steps)
 
+    @contextmanager
+    def _normalizer_unspoilt(self) -> Iterator[None]:
+        """Restore what VecNormalize had learnt if it reads an observation that cannot be used."""
+        before = self._training_state().capture(Scope.COLLECTED)
+        try:
+            yield
+        except NonFiniteObservationError:
+            self._training_state().restore(before, exact_match=False)
+            raise
+
     def train(self) -> None:
         """Update the policy from the rollout buffer; an update that is interrupted or fails leaves no trace."""
         before = self._training_state().capture(Scope.LEARNER, Scope.PROGRESS)
@@ -121,7 +156,7 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         self._boundary = None
 
     def _update(self) -> None:
-        returns.require_finite(self.rollout_buffer.returns)
+        adaptive.require_finite(self.rollout_buffer.returns)
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
         self._scale_returns()
@@ -155,7 +190,7 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
             log.add_scaling_factor(self._optimize(minibatch.total))
         return True
 
-    def _minibatch_losses(self, samples: Samples) -> losses.MinibatchLosses:
+    def _minibatch_losses(self, samples: losses.Samples) -> losses.MinibatchLosses:
         mask = samples.mask > 1e-8
         actions = samples.actions
         if isinstance(self.action_space, spaces.Discrete):
@@ -215,18 +250,12 @@ class DistributionalPPO(saving.SavablePPO, CheckedObservations):
         if self.env is None:
             raise SettingError("env", "the model has no environment; call set_env(env), or load(path, env=env)")
         self._boundary = None
-        if not reset_num_timesteps and self.pending_state:
-            self._resume_run()
+        if not reset_num_timesteps and self.pending_state and (reason := state_parts.resume_run(self)):
+            warn_caller(f"the environments start from a reset: {reason}; training goes on, not exactly", ResumeWarning)
         with self._normalizer_unspoilt():
             prepared = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
         self.pending_state.clear()
         return prepared
-
-    def _resume_run(self) -> None:
-        """Restore environments, LSTM states and generators of a loaded run, or warn that they start fresh."""
-        reason = (state_parts.resume_run(self) or "").rstrip(".")
-        if reason:
-            warn_caller(f"the environments start from a reset: {reason}; training goes on, not exactly", ResumeWarning)
 
     def _state_parts(self) -> list[StatePart]:
         return state_parts.state_parts(self)

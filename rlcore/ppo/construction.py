@@ -17,10 +17,9 @@ from stable_baselines3.common.utils import FloatSchedule
 
 from rlcore.errors import SettingError
 from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.ppo.buffer import TwinCriticBuffer, buffer_class
-from rlcore.ppo.coefficients import EntropySchedule, KLPenalty
-from rlcore.ppo.policy import DistributionalRecurrentPolicy, find_policy
-from rlcore.ppo.returns import ReturnScale
+from rlcore.ppo.adaptive import EntropySchedule, KLPenalty, ReturnScale
+from rlcore.ppo.losses import ValueDistribution, make_values
+from rlcore.ppo.policy import DistributionalRecurrentPolicy, TwinCriticBuffer, buffer_class, find_policy
 from rlcore.ppo.settings import (
     SCALER,
     OwnSettings,
@@ -31,12 +30,9 @@ from rlcore.ppo.settings import (
     part_of,
     resolve_settings,
 )
-from rlcore.ppo.values import ValueDistribution, make_values
-from rlcore.state.registry import TrainingState
+from rlcore.state.training import TrainingState
 from rlcore.types import StateDict
 
-NO_SETTINGS: Final = ("self", "policy", "env", "device", "_init_setup_model")
-"""What the constructor takes next to settings."""
 P = ParamSpec("P")
 
 if TYPE_CHECKING:
@@ -128,19 +124,6 @@ class ConfiguredPPO(_Base):
 
     def rebuild_optimizer(self) -> None:
         raise NotImplementedError
-
-    def own_settings(self) -> dict[str, Any]:
-        """Return what only the constructor of a subclass takes, as the attributes of the same names have it."""
-        return {name: getattr(self, name) for name in own_names(type(self))}
-
-
-def own_names(algorithm: type[ConfiguredPPO]) -> list[str]:
-    """Return the names that the constructors of an algorithm's class take and DistributionalPPO does not."""
-    below = algorithm.__mro__[: algorithm.__mro__.index(ConfiguredPPO)]
-    constructors = [vars(each)["__init__"] for each in below if "__init__" in vars(each)]
-    parameters = [each for constructor in constructors for each in inspect.signature(constructor).parameters.values()]
-    names = dict.fromkeys(each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD))
-    return [name for name in names if name not in (*NO_SETTINGS, *PPOSettings.model_fields)]
 
 
 SUPPORTED: Final = (

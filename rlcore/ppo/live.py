@@ -11,6 +11,7 @@ from stable_baselines3.common.utils import FloatSchedule
 from rlcore.errors import ResumeWarning, SettingError, reject_unknown, warn_caller
 from rlcore.ppo import construction
 from rlcore.ppo.construction import ConfiguredPPO
+from rlcore.ppo.losses import make_values
 from rlcore.ppo.policy import set_learning_rate
 from rlcore.ppo.settings import (
     LIVE,
@@ -25,8 +26,7 @@ from rlcore.ppo.settings import (
     part_of,
     resolve_together,
 )
-from rlcore.ppo.values import make_values
-from rlcore.state.optimizer_state import missing_moments
+from rlcore.state.tree import missing_moments
 from rlcore.types import StateDict
 
 RATES = {"learning_rate", "critic_lr_multiplier", "optimizer_kwargs"}

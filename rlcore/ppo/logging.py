@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from stable_baselines3.common.utils import explained_variance
 
-from rlcore.optim.noise import noise_to_signal
-from rlcore.ppo.buffer import TwinCriticBuffer
+from rlcore.optim.upgd_step import noise_to_signal
 from rlcore.ppo.construction import ConfiguredPPO
 from rlcore.ppo.losses import MinibatchLosses
+from rlcore.ppo.policy import TwinCriticBuffer
 
 Measures = Iterator[tuple[str, float]]
 

@@ -1,14 +1,21 @@
-"""Recurrent actor-critic whose critics are separate heads, each a distribution over returns."""
+"""Recurrent actor-critic whose critics are separate heads, each a distribution over returns; its rollout buffers."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import partial
 from itertools import chain, pairwise
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+import numpy as np
 import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from sb3_contrib.common.recurrent.buffers import RecurrentDictRolloutBuffer, RecurrentRolloutBuffer
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
-from sb3_contrib.common.recurrent.type_aliases import RNNStates
+from sb3_contrib.common.recurrent.type_aliases import (
+    RNNStates,
+)
 from stable_baselines3.common.torch_layers import (
     BaseFeaturesExtractor,
     CombinedExtractor,
@@ -18,21 +25,23 @@ from stable_baselines3.common.torch_layers import (
 )
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from rlcore.checkpoint.codec import register_class
 from rlcore.errors import CheckpointError, SettingError
+from rlcore.ppo.losses import QuantileValues, Samples, ValueDistribution
 from rlcore.ppo.settings import make_optimizer
-from rlcore.ppo.values import QuantileValues, ValueDistribution
+
+if TYPE_CHECKING:
+    _Base = RecurrentRolloutBuffer
+else:
+    _Base = object
+
 
 SUPPORT = "value_support"
 """The buffer that holds the atoms of the critics, where they have any."""
 
 CRITIC_MODULES = ("value_net", "critic", "lstm_critic", "mlp_extractor.value_net", "vf_features_extractor")
-
-NO_POLICY_FILE = (
-    "a policy has no file of its own; save the model with model.save(path), and read that file with "
-    "DistributionalPPO.load(path), or with rlcore.load_policy(path) to act"
-)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float, critic_lr_multiplier: float) -> None:
@@ -139,14 +148,15 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         self.optimizer_kwargs = optimizer_kwargs
         self.rebuild_optimizer()
 
-    def save(self, path: Any) -> None:  # noqa: ARG002
+    def save(self, path: Any) -> NoReturn:
         """Raise CheckpointError: the file would hold neither the network's sizes nor the meaning of its outputs."""
-        raise CheckpointError(None, NO_POLICY_FILE)
+        reason = "a policy has no file of its own; use model.save(path), and DistributionalPPO.load(path) or"
+        raise CheckpointError(path, f"{reason} rlcore.load_policy(path)")
 
     @classmethod
     def load(cls, path: Any, device: torch.device | str = "auto") -> NoReturn:  # noqa: ARG003
         """Raise CheckpointError, as ``save``."""
-        raise CheckpointError(None, NO_POLICY_FILE)
+        cls.save(cls, path)  # type: ignore[arg-type]
 
     def make_features_extractor(self) -> BaseFeaturesExtractor:
         """Do what Stable-Baselines3 does, with an int as width: of MultiDiscrete it gives a NumPy integer."""
@@ -269,3 +279,62 @@ def find_policy(policy: object) -> type[DistributionalRecurrentPolicy]:
     if not (isinstance(found, type) and issubclass(found, DistributionalRecurrentPolicy)):
         raise SettingError("policy", f"policy={policy!r} is not known; use one of {sorted(POLICIES)} or a policy class")
     return found
+
+
+class TwinCriticStorage(_Base):
+    """Stores the mean value of each critic; advantages and returns are computed from the smallest.
+
+    Samples carry ``old_values`` of shape (padded batch, n_critics), so that clipping compares each critic with itself.
+    """
+
+    def __init__(self, *args: Any, n_critics: int, **kwargs: Any) -> None:
+        self.n_critics = n_critics
+        super().__init__(*args, **kwargs)
+
+    def reset(self) -> None:
+        super().reset()  # type: ignore[no-untyped-call]
+        self.critic_values = np.zeros((self.buffer_size, self.n_envs, self.n_critics), dtype=np.float32)
+        is_index = isinstance(self.action_space, spaces.Discrete | spaces.MultiDiscrete)
+        self.actions = np.zeros(self.actions.shape, np.int64 if is_index else np.float32)  # as the policy puts them out
+
+    def add(self, *args: Any, **kwargs: Any) -> None:
+        """Add a step as upstream, where the values are the mean by each critic, of shape (n_envs, n_critics)."""
+        *step, values, log_prob = args
+        self.critic_values[self.pos] = values.cpu().numpy()
+        super().add(*step, self.pessimistic(values), log_prob, **kwargs)
+
+    @staticmethod
+    def pessimistic(critic_values: Tensor) -> Tensor:
+        """Return the smallest critic's value (Fujimoto et al. 2018, eq. 10), shape (n_envs,)."""
+        return critic_values.amin(dim=-1)
+
+    def get(self, batch_size: int | None = None) -> Generator[Samples, None, None]:  # type: ignore[override]
+        if not self.generator_ready:
+            self.critic_values = self.swap_and_flatten(self.critic_values)
+        yield from super().get(batch_size)
+
+    def _get_samples(self, batch_inds: NDArray[Any], *args: Any) -> Samples:  # type: ignore[override]
+        device, self.device = self.device, torch.device("cpu")
+        try:  # upstream sends each sequence of each field to the device by itself, and waits for it
+            samples = super()._get_samples(batch_inds, *args)
+            old_values = self.pad(self.critic_values[batch_inds]).reshape(-1, self.n_critics)
+        finally:
+            self.device = device
+        moved: Samples = tree_map(lambda tensor: tensor.to(device), samples._replace(old_values=old_values))
+        return moved
+
+
+class TwinCriticRolloutBuffer(TwinCriticStorage, RecurrentRolloutBuffer):
+    """For observations that are one array."""
+
+
+class TwinCriticDictRolloutBuffer(TwinCriticStorage, RecurrentDictRolloutBuffer):  # type: ignore[misc]
+    """For Dict observations."""
+
+
+TwinCriticBuffer = TwinCriticRolloutBuffer | TwinCriticDictRolloutBuffer
+
+
+def buffer_class(observation_space: spaces.Space[Any]) -> type[TwinCriticBuffer]:
+    """Return the buffer for observations of that space."""
+    return TwinCriticDictRolloutBuffer if isinstance(observation_space, spaces.Dict) else TwinCriticRolloutBuffer

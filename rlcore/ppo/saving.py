@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import io
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import torch
 from stable_baselines3.common.base_class import maybe_make_env
@@ -16,41 +16,32 @@ from rlcore.checkpoint import codec, formats
 from rlcore.checkpoint.container import load_container, path_of, refusals_name
 from rlcore.checkpoint.formats import SPACES, read_model_file, refusals_of
 from rlcore.envs import vec_state
-from rlcore.errors import (
-    CheckpointError,
-    NonFiniteObservationError,
-    ResumeWarning,
-    SettingError,
-    StateError,
-    warn_caller,
-)
+from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError, warn_caller
 from rlcore.optim.gradient_variance import ESTIMATORS
 from rlcore.ppo import construction, state_parts
-from rlcore.ppo.construction import ConfiguredPPO, check_device, own_names
+from rlcore.ppo.construction import ConfiguredPPO, check_device
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.ppo.settings import (
     SCALER,
     SHOWN,
     PPOSettings,
-    default_learning_rate,
     find_optimizer,
     part_of,
     resolve_settings,
 )
-from rlcore.state.optimizer_state import fit_optimizer, missing_moments
-from rlcore.state.position import generators_untouched
-from rlcore.state.registry import LEARNT, Scope
+from rlcore.state.training import LEARNT, Scope, generators_untouched
+from rlcore.state.tree import fit_optimizer, missing_moments
 from rlcore.types import StateDict
 
 if TYPE_CHECKING:
     from stable_baselines3.common.type_aliases import GymEnv
 
+NO_SETTINGS: Final = ("self", "policy", "env", "device", "_init_setup_model")
+"""What the constructor takes next to settings."""
 LARGEST_LSTM_STATES = 2**27
 """Bytes of LSTM states that a file may ask for (128 MiB) if no environments are given."""
 SCALER_SETTINGS = part_of(SCALER)
 OPTIMIZER_SETTINGS = {"learning_rate", "critic_lr_multiplier", "optimizer_class", "optimizer_kwargs", "policy_kwargs"}
-VALUE_SETTINGS = ("value_distribution", "v_min", "v_max", "return_scale")
-"""Settings that say what the outputs of the critics mean."""
 
 
 class SavablePPO(ConfiguredPPO):
@@ -96,7 +87,7 @@ class SavablePPO(ConfiguredPPO):
         """Build a model from a file of ``save()`` without executing anything that the file says.
 
         ``learn(total - model.num_timesteps, reset_num_timesteps=False)`` then goes on exactly where the run stopped, if
-        the environments can be restored (see :class:`rlcore.envs.ResumableEnv`).
+        the environments can be restored (see :class:`rlcore.ResumableEnv`).
 
         :param env: environment to go on in; None for a model that only predicts, until ``set_env``
         :param device: where the model is put
@@ -106,7 +97,8 @@ class SavablePPO(ConfiguredPPO):
         :param settings: settings to change, named and checked as in the constructor; they rule over the file. Moments
             of another optimizer and statistics of another estimator start fresh, with a warning
         :raises CheckpointError: if the file cannot be read as a model, names something unknown, or does not fit ``env``
-        :raises SettingError: if one of ``settings`` cannot be used, or would change what the critics' outputs mean
+            or ``settings``
+        :raises SettingError: if one of ``settings`` cannot be used
         """
         if print_system_info:
             get_system_info()
@@ -150,6 +142,10 @@ class SavablePPO(ConfiguredPPO):
         is_absent = content["device"].startswith("cuda") and not torch.cuda.is_available()
         self._build(content, None, "auto" if is_absent else content["device"], {})
 
+    def own_settings(self) -> dict[str, Any]:
+        """Return what only the constructor of a subclass takes, as the attributes of the same names have it."""
+        return {name: getattr(self, name) for name in own_names(type(self))}
+
     def _build(
         self, content: Mapping[str, Any], env: GymEnv | None, device: torch.device | str, settings: Mapping[str, Any]
     ) -> None:
@@ -164,14 +160,15 @@ class SavablePPO(ConfiguredPPO):
         changes = {name: value for name, value in settings.items() if name not in names}
         with generators_untouched():
             self.__init__(content["policy_class"], env, device=device, _init_setup_model=False, **own)  # type: ignore[misc]
-            self._adopt(resolve_settings(changed_settings(saved, changes), changes))
+            self._adopt(resolve_settings({**saved, **changes}, changes))
             if self.env is None:
                 vars(self).update({name: content[name] for name in (*SPACES, "n_envs")})
                 self._require_room_for_lstm_states()
             else:
                 check_for_correct_spaces(self.env, *(content[name] for name in SPACES))
-            self._require_meaning_of_values(saved)
-            self._require_network_of(state)
+            construction.require_spaces(self.observation_space, self.action_space, self.policy_class)
+            self._setup_lr_schedule()
+            state_parts.require_network_of(self, state.get("policy"))  # before it takes memory
             self._setup_model()
         if not self.variance_gradient_scaling and state.pop("vgs_state", None) is not None:
             warn_caller("vgs_state: the gradient statistics are dropped, as nothing is scaled by them", ResumeWarning)
@@ -189,16 +186,6 @@ class SavablePPO(ConfiguredPPO):
             collected = training_state.capture(Scope.COLLECTED)
             self._boundary.update({key: state for key, state in collected.items() if exact_match or key in states})
 
-    @contextmanager
-    def _normalizer_unspoilt(self) -> Iterator[None]:
-        """Restore what VecNormalize had learnt if it reads an observation that cannot be used."""
-        before = self._training_state().capture(Scope.COLLECTED)
-        try:
-            yield
-        except NonFiniteObservationError:
-            self._training_state().restore(before, exact_match=False)
-            raise
-
     def _require_room_for_lstm_states(self) -> None:
         """Raise StateError if the number of environments in a file asks for large LSTM states."""
         network = self.policy_kwargs
@@ -206,22 +193,14 @@ class SavablePPO(ConfiguredPPO):
         if size > LARGEST_LSTM_STATES:
             raise StateError(f"n_envs={self.n_envs} asks for {size >> 20} MiB of LSTM states; give the environments")
 
-    def _require_network_of(self, state: Mapping[str, Any]) -> None:
-        """Raise StateError unless the saved weights fit the network of the settings, before it takes memory."""
-        construction.require_spaces(self.observation_space, self.action_space, self.policy_class)
-        self._setup_lr_schedule()
-        state_parts.require_network_of(self, state.get("policy"))
 
-    def _require_meaning_of_values(self, saved: Mapping[str, Any]) -> None:
-        """Raise SettingError if a setting would let the critics' outputs mean other returns than they have learnt."""
-        for name in VALUE_SETTINGS:
-            before, now = saved.get(name, PPOSettings.model_fields[name].default), getattr(self, name)
-            if before != now:
-                raise SettingError(
-                    name,
-                    f"{name}={now!r}, and the model in the file has learnt under {before!r}: its critics would mean "
-                    f"other returns; leave {name} out",
-                )
+def own_names(algorithm: type[ConfiguredPPO]) -> list[str]:
+    """Return the names that the constructors of an algorithm's class take and DistributionalPPO does not."""
+    below = algorithm.__mro__[: algorithm.__mro__.index(ConfiguredPPO)]
+    constructors = [vars(each)["__init__"] for each in below if "__init__" in vars(each)]
+    parameters = [each for constructor in constructors for each in inspect.signature(constructor).parameters.values()]
+    names = dict.fromkeys(each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD))
+    return [name for name in names if name not in (*NO_SETTINGS, *PPOSettings.model_fields)]
 
 
 def decoded(content: Mapping[str, Any], objects: Mapping[str, object], path: Any) -> dict[str, Any]:
@@ -247,15 +226,6 @@ def decoded(content: Mapping[str, Any], objects: Mapping[str, object], path: Any
     if lacking := sorted(set(PPOSettings.model_fields) - set(content["settings"])):
         warn_caller(f"{path_of(path)}: has no {lacking}; they take their defaults", ResumeWarning)
     return {**content, **spaces, "policy_class": policy_class, "settings": settings, "own_settings": own}
-
-
-def changed_settings(saved: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return saved settings with the user's changes; another optimizer brings its own default rate for a default."""
-    merged, optimizer = {**saved, **changes}, saved.get("optimizer_class")
-    if optimizer is not None and "optimizer_class" in changes and "learning_rate" not in changes:
-        had_default = saved.get("learning_rate") == default_learning_rate(find_optimizer(optimizer))
-        merged["learning_rate"] = None if had_default else merged.get("learning_rate")
-    return merged
 
 
 def under_settings(

@@ -17,18 +17,15 @@ from typing_extensions import TypedDict
 from rlcore.checkpoint.codec import register_class
 from rlcore.errors import SettingError, refused_value
 from rlcore.errors import reject_unknown as reject_unknown
+from rlcore.optim.gradient_variance import Estimator, Normalization
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD
+from rlcore.types import Count, Finite, Fraction, Natural, NonNegative, Positive, Seed, plain
 
 _Class = TypeVar("_Class")
 
 TOP: Final = "DistributionalPPO"
 LSTM_LEVEL: Final = "policy_kwargs['lstm_kwargs']"
 ARCH_LEVEL: Final = "policy_kwargs['net_arch']"
-
-
-def plain(value: Any) -> Any:
-    """Return NumPy scalars as Python values, and other values unchanged."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def flag_value(value: object) -> object:
@@ -51,19 +48,10 @@ def _checked_at_its_start(schedule: Callable[[float], float], info: ValidationIn
 
 
 Schedule = Annotated[Callable[[float], float], AfterValidator(_checked_at_its_start)]
-Positive = Annotated[float, BeforeValidator(plain), Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, BeforeValidator(plain), Field(ge=0, allow_inf_nan=False)]
-Finite = Annotated[float, BeforeValidator(plain), Field(allow_inf_nan=False)]
-Fraction = Annotated[float, BeforeValidator(plain), Field(ge=0, le=1)]
 Rate = Annotated[Positive, Field(le=1e6)]
-Count = Annotated[int, BeforeValidator(plain), Field(ge=1)]
-Natural = Annotated[int, BeforeValidator(plain), Field(ge=0)]
 Flag = Annotated[bool, BeforeValidator(lambda value: flag_value(value))]  # looked up at each call
 Distribution = Literal["quantile", "categorical"]
 Scale = Literal["auto", "zero_lag", "snapshot"]
-Estimator = Literal["mean", "spatial", "total", "element"]
-Normalization = Literal["squared_mean", "second_moment"]
-Seed = Annotated[int, BeforeValidator(plain), Field(ge=0, lt=2**32)]
 
 
 BOOST: Final = "ent_coef_boost"

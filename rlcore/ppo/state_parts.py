@@ -13,12 +13,13 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from rlcore.checkpoint.container import unusable
 from rlcore.envs import vec_state
 from rlcore.errors import StateError
+from rlcore.ppo.adaptive import ReturnScale
 from rlcore.ppo.construction import ConfiguredPPO, build_policy
+from rlcore.ppo.losses import make_values
 from rlcore.ppo.policy import SUPPORT
-from rlcore.ppo.returns import ReturnScale
-from rlcore.ppo.values import make_values
-from rlcore.state.optimizer_state import fit_optimizer
-from rlcore.state.position import (
+from rlcore.state.training import (
+    Scope,
+    StatePart,
     apply_generators,
     capture_generators,
     capture_position,
@@ -28,8 +29,7 @@ from rlcore.state.position import (
     restore_position,
     restore_progress,
 )
-from rlcore.state.registry import Scope, StatePart
-from rlcore.state.tree import SAME, fit
+from rlcore.state.tree import SAME, fit, fit_optimizer
 from rlcore.types import StateDict
 
 
@@ -83,10 +83,7 @@ def state_parts(model: Any) -> list[StatePart]:
 
 
 def check_policy(state: StateDict, expected: Mapping[str, torch.Tensor]) -> None:
-    """Compare saved weights with the model's: names, shapes, kinds of number, finite values, and the same atoms.
-
-    :raises StateError: for the first that does not fit
-    """
+    """Raise StateError for the first of the saved weights that does not fit: name, shape, a number, or the atoms."""
     fit(state, expected, "policy", {SUPPORT: SAME})
 
 
@@ -173,17 +170,15 @@ def resume_run(model: ConfiguredPPO) -> str | None:
 
     :return: why the environments start from a reset instead; then none of it is restored
     """
-    pending = model.pending_state
-    if "lstm_state" in pending:
-        assert model.env is not None, "learn() has checked that there is an environment"
-        if reason := vec_state.unsupported_reason(model.env):
-            return reason
-        if "env_state" not in pending:
-            return "no state of the environments was saved"
-        if vec_state.number_of_envs(pending["env_state"]) != model.n_envs:
-            return f"the saved run had another number of environments than {model.n_envs}"
-    else:
+    pending, env = model.pending_state, model.env
+    if "lstm_state" not in pending:
         pending.pop("env_state", None)
+    elif env is not None and (reason := vec_state.unsupported_reason(env)):
+        return reason.rstrip(".")
+    elif "env_state" not in pending:
+        return "no state of the environments was saved"
+    elif vec_state.number_of_envs(pending["env_state"]) != model.n_envs:
+        return f"the saved run had another number of environments than {model.n_envs}"
     model._training_state().resume()
     return None
 

@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.resume.file import is_running, require_exact, write_exact
 from rlcore.resume.parts import capture_log, capture_noise, put_into_log, restore_noise
-from rlcore.state.position import capture_generators
+from rlcore.state.training import capture_generators
 from rlcore.types import StateDict
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)

@@ -32,7 +32,7 @@ from stable_baselines3.common.utils import check_for_correct_spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore.checkpoint import codec
-from rlcore.checkpoint.container import path_of, refusals_name, unusable
+from rlcore.checkpoint.container import path_of, refusals_name
 from rlcore.checkpoint.formats import (
     DEFAULT_ALGORITHM,
     SPACES,
@@ -43,11 +43,12 @@ from rlcore.checkpoint.formats import (
     write_model_file,
 )
 from rlcore.checkpoint.torch_file import quoted
-from rlcore.envs import SupportsState, vec_state
+from rlcore.envs import vec_state
+from rlcore.envs.resumable import SupportsState
 from rlcore.errors import CallOrderError, CheckpointError, StateError
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.resume.parts import GENERATORS, capture_parts, restore_generators, restore_parts
-from rlcore.state.position import capture_generators, generators_untouched
+from rlcore.resume.parts import training_state
+from rlcore.state.training import Scope, apply_generators, capture_generators
 from rlcore.state.tree import Rule, fit
 from rlcore.types import StateDict, StateValue
 
@@ -125,7 +126,8 @@ def write_exact(model: BaseAlgorithm, path: str | os.PathLike[str], global_gener
         return
     with refusals_name(path):
         settings: StateDict = {name: _encode(model, name) for name in _setting_names(type(model))}
-        state = capture_parts(model, global_generators)
+        state: Any = training_state(model).capture(*Scope)
+        state["generators"]["global"] = global_generators
     more: Any = {"seed": model.seed, "device": str(model.device)}
     write_model_file(Path(path), model, type(model).__name__, settings=settings, state=state, **more)
 
@@ -171,18 +173,22 @@ def load_exact(
         with refusals_name(path):
             _require_resumable(loaded.env)
         return loaded
-    vec_env = found._wrap_env(maybe_make_env(env, 0))
-    with refusals_of(path, "the model", objects), generators_untouched():
-        fields = {name: record.get(name) for name in ("seed", "device")}
-        fields = fit(fields, {"seed": 0, "device": ""}, "the file", {"seed": Rule(0, 2**64, optional=True)})
-        _require_env(vec_env, record)
-        settings = _decode_settings(record["settings"], found, objects, vec_env.num_envs)
-        # The constructor would seed the environments and the global generators.
-        model: BaseAlgorithm = found(env=vec_env, device=device or fields["device"], seed=None, **settings)
-        model.seed = fields["seed"]
-        restore_parts(model, record["state"])
-    with refusals_name(path), unusable(GENERATORS):
-        restore_generators(model, record["state"][GENERATORS])  # last: all before it may draw
+    vec_env, before = found._wrap_env(maybe_make_env(env, 0)), capture_generators()
+    try:
+        with refusals_of(path, "the model", objects):
+            fields = {name: record.get(name) for name in ("seed", "device")}
+            fields = fit(fields, {"seed": 0, "device": ""}, "the file", {"seed": Rule(0, 2**64, optional=True)})
+            _require_env(vec_env, record)
+            settings = _decode_settings(record["settings"], found, objects, vec_env.num_envs)
+            # The constructor would seed the environments and the global generators.
+            model: BaseAlgorithm = found(env=vec_env, device=device or fields["device"], seed=None, **settings)
+            model.seed = fields["seed"]
+            training = training_state(model)
+            training.restore(record["state"], expected=tuple(Scope))
+            training.resume()
+    except BaseException:
+        apply_generators(before)
+        raise
     return model
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,23 +15,27 @@ from stable_baselines3.common.noise import OrnsteinUhlenbeckActionNoise, Vectori
 from stable_baselines3.common.save_util import recursive_getattr
 
 from rlcore.checkpoint import codec
-from rlcore.checkpoint.container import unusable
-from rlcore.envs import SupportsState, vec_state
+from rlcore.envs import vec_state
+from rlcore.envs.resumable import SupportsState
 from rlcore.errors import StateError
-from rlcore.state import position
-from rlcore.state.optimizer_state import fit_optimizer
-from rlcore.state.position import (
+from rlcore.state.training import (
+    Scope,
+    StatePart,
+    TrainingState,
     apply_generators,
+    capture_generators,
+    capture_position,
     capture_progress,
     check_generators,
+    fit_position,
     from_state,
     generator_from_state,
     generator_state,
+    restore_position,
     restore_progress,
     to_state,
 )
-from rlcore.state.registry import snapshot
-from rlcore.state.tree import FREE, SAME, Rule, fit, misfit
+from rlcore.state.tree import FREE, SAME, Rule, fit, fit_optimizer, misfit
 from rlcore.types import StateDict
 
 
@@ -46,8 +50,7 @@ def _restore_learnt(model: BaseAlgorithm, state: StateDict) -> None:
     own: Any = {name: recursive_getattr(model, name) for name in model._get_torch_save_params()[0]}
     like = {"state_dicts": dict.fromkeys(own), "variables": variables}
     fitted = fit(state, like, "learnt", dict.fromkeys(own, FREE))
-    # Copies, because an optimizer would keep the memory of the whole file.
-    saved: Any = snapshot(fitted["state_dicts"])
+    saved: Any = fitted["state_dicts"]
     for name, each in own.items():
         if isinstance(each, torch.optim.Optimizer):
             fit_optimizer(saved[name], each, name)  # its steps would fail later for what it takes here
@@ -72,12 +75,10 @@ def _capture_buffer(model: BaseAlgorithm) -> StateDict | None:
     return {"pos": int(buffer.pos), "full": bool(buffer.full), "arrays": arrays}
 
 
-def _restore_buffer(model: BaseAlgorithm, state: StateDict | None) -> None:
+def _restore_buffer(model: BaseAlgorithm, state: StateDict) -> None:
     buffer = getattr(model, "replay_buffer", None)
-    if buffer is None or state is None:
-        if buffer is not state:
-            raise StateError("only one of the file and the model has a replay buffer; the file is damaged")
-        return
+    if buffer is None:
+        raise StateError("the file has a replay buffer and the model has none; the file is damaged")
     record = fit(state, {"pos": 0, "full": False, "arrays": {}}, "replay_buffer", {"arrays": FREE})
     if record["pos"] >= buffer.buffer_size:
         raise misfit("replay_buffer['pos']", f"below the buffer's size, {buffer.buffer_size}", record["pos"])
@@ -154,11 +155,10 @@ def capture_log(model: BaseAlgorithm) -> StateDict | None:
     }
 
 
-def _restore_log(model: BaseAlgorithm, state: StateDict | None) -> None:
+def _restore_log(model: BaseAlgorithm, state: StateDict) -> None:
     """Give ``model`` a logger that writes nothing and holds ``state``; ``learn()`` replaces it."""
-    if state is not None:
-        model._logger = Logger(folder=None, output_formats=[])
-        put_into_log(model._logger, state)
+    model._logger = Logger(folder=None, output_formats=[])
+    put_into_log(model._logger, state)
 
 
 def put_into_log(logger: Logger, state: Any) -> None:
@@ -171,16 +171,14 @@ def put_into_log(logger: Logger, state: Any) -> None:
 
 def _capture_position(model: BaseAlgorithm) -> StateDict | None:
     """Return what the next step starts from, LSTM states of RecurrentPPO included; None before a reset."""
-    state = position.capture_position(model)
+    state = capture_position(model)
     return None if state is None else {**state, **_lstm_states(model)}
 
 
-def _restore_position(model: BaseAlgorithm, state: StateDict | None) -> None:
+def _restore_position(model: BaseAlgorithm, state: StateDict) -> None:
     """Let the next step start from a captured position; raise StateError for one of other environments or LSTMs."""
-    if state is None:
-        return
-    fitted = position.fit_position(state, _lstm_states(model), "position", model.observation_space, model.n_envs)
-    position.restore_position(model, fitted)
+    fitted = fit_position(state, _lstm_states(model), "position", model.observation_space, model.n_envs)
+    restore_position(model, fitted)
     if fitted["lstm_states"] is not None:
         parts = [part.to(model.device, copy=True) for part in fitted["lstm_states"]]
         now: Any = model
@@ -217,49 +215,43 @@ def _restore_env(model: BaseAlgorithm, state: StateDict) -> None:
         vec_state.restore_normalizer(env, record["normalizer"])
 
 
-Restore = Callable[[BaseAlgorithm, Any], None]
-PARTS: dict[str, tuple[Callable[[BaseAlgorithm], StateDict | None], Restore]] = {
-    "learnt": (_capture_learnt, _restore_learnt),
-    "replay_buffer": (_capture_buffer, _restore_buffer),
-    "action_noise": (
-        lambda model: capture_noise(model.action_noise),
-        lambda model, state: restore_noise(model.action_noise, state),
-    ),
-    "progress": (capture_progress, restore_progress),
-    "log": (capture_log, _restore_log),
-    "position": (_capture_position, _restore_position),
-    "environments": (_capture_env, _restore_env),
-}
-"""Functions that capture and restore each part; all parts but the generators, which come last."""
-GENERATORS = "generators"
+def _capture_generators(model: BaseAlgorithm) -> StateDict:
+    """Return the states of the global generators, and of that of the action space if it has drawn or has a seed."""
+    generator = vars(model.action_space).get("_np_random")
+    return {"global": capture_generators(), "action_space": None if generator is None else generator_state(generator)}
 
 
-def capture_parts(model: BaseAlgorithm, global_generators: StateDict) -> StateDict:
-    """Return the state of every part by name.
-
-    :param global_generators: their states where training is to go on
-    """
-    generator = vars(model.action_space).get("_np_random")  # None if it has drawn nothing and has no seed
-    own = None if generator is None else generator_state(generator)
-    captured: StateDict = {name: capture(model) for name, (capture, _) in PARTS.items()}
-    return {**captured, GENERATORS: {"global": global_generators, "action_space": own}}
-
-
-def restore_parts(model: BaseAlgorithm, state: StateDict) -> None:
-    """Restore every part but the generators; raise StateError for one that does not fit."""
-    names = (*PARTS, GENERATORS)
-    fitted = fit(state, dict.fromkeys(names), "state", dict.fromkeys(names, FREE))
-    for name, (_, restore) in PARTS.items():
-        with unusable(name):
-            restore(model, fitted[name])
-
-
-def restore_generators(model: BaseAlgorithm, state: Any) -> None:
-    """Continue the global generators and that of the action space; raise StateError for anything but their states."""
-    fields = ("global", "action_space")
-    record = fit(state, dict.fromkeys(fields), GENERATORS, dict.fromkeys(fields, FREE))
+def _check_generators(state: StateDict) -> dict[str, Any]:
+    names = ("global", "action_space")
+    record: dict[str, Any] = fit(state, dict.fromkeys(names), "generators", dict.fromkeys(names, FREE))
     check_generators(record["global"])
+    return record
+
+
+def _restore_generators(model: BaseAlgorithm, state: StateDict) -> None:
+    record = _check_generators(state)
     saved = record["action_space"]
     own = None if saved is None else generator_from_state(saved, "generators['action_space']")
     vars(model.action_space)["_np_random"] = own
     apply_generators(record["global"])
+
+
+def training_state(model: BaseAlgorithm) -> TrainingState:
+    """Return the parts of a training in the order in which they are restored; the generators last, as all may draw."""
+    learner, collected, progress, run = Scope
+
+    def part(key: str, scope: Scope, capture: Any, restore: Any, **more: Any) -> StatePart:
+        return StatePart(key, scope, partial(capture, model), partial(restore, model), **more)
+
+    noise = model.action_noise
+    parts = [
+        part("learnt", learner, _capture_learnt, _restore_learnt, required=True),
+        part("replay_buffer", collected, _capture_buffer, _restore_buffer, required=hasattr(model, "replay_buffer")),
+        StatePart("action_noise", collected, partial(capture_noise, noise), partial(restore_noise, noise)),
+        part("progress", progress, capture_progress, restore_progress, required=True),
+        part("log", progress, capture_log, _restore_log),
+        part("position", run, _capture_position, _restore_position),
+        part("environments", run, _capture_env, _restore_env, required=True),
+        part("generators", run, _capture_generators, _restore_generators, required=True, check=_check_generators),
+    ]
+    return TrainingState(parts, {})

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeVar
@@ -15,61 +13,33 @@ import torch
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-from rlcore.envs import ResumableEnv
-from rlcore.errors import ConfigFileError, SettingError, refused_value, reject_unknown
+from rlcore.envs.resumable import ResumableEnv
+from rlcore.errors import TOP, ConfigFileError, SettingError, refused_value, reject_unknown
 from rlcore.pbt.hyperparams import PBTConfig, check_explorable, check_warm_up
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.live import plan_change
 from rlcore.ppo.policy import find_policy
-from rlcore.ppo.settings import Count, Flag, PPOSettings, Seed, Table, resolve_settings
-
-TOP: Final = "the top level"
-
-
-@dataclass(frozen=True)
-class Document:
-    """The mapping that a file holds, and the same as nodes, which know their lines."""
-
-    content: dict[Any, Any]
-    root: Node | None
-
-    def line_of(self, place: str) -> int | None:
-        """Return the line of the deepest name in ``place`` (``algorithm.optimizer_kwargs['lr']``) that the file has."""
-        node, line = self.root, None
-        for name in re.findall(r"\w+", place):
-            if isinstance(node, MappingNode):
-                entries = [(str(key.value), key.start_mark, value) for key, value in node.value]
-            else:
-                positions = enumerate(node.value) if isinstance(node, SequenceNode) else ()
-                entries = [(str(position), value.start_mark, value) for position, value in positions]
-            for key, mark, value in entries:
-                if key == name:
-                    node, line = value, mark.line + 1
-                    break
-        return line
+from rlcore.ppo.settings import Flag, PPOSettings, Table, resolve_settings
+from rlcore.types import Count, Seed
 
 
-def read_yaml(path: str | Path) -> Document:
+def read_yaml(path: str | Path) -> dict[Any, Any]:
     """Read one mapping from a file of YAML 1.2, executing nothing that it says.
 
     :raises ConfigFileError: with the line where there is one
     """
     try:
-        text = Path(path).read_bytes()
-        # Each call needs a reader of its own: one that has composed does not load.
-        content = YAML(typ="safe", pure=True).load(text)
-        root = YAML(typ="safe", pure=True).compose(text)
+        content = YAML(typ="safe", pure=True).load(Path(path).read_bytes())
     except (OSError, YAMLError, ValueError, LookupError) as error:
         mark = getattr(error, "problem_mark", None)
         problem = " ".join(str(getattr(error, "problem", error)).split())
         raise ConfigFileError(path, None if mark is None else mark.line + 1, problem) from error
     if not isinstance(content, dict):
         raise ConfigFileError(path, None, "holds no mapping; write names and values as 'name: value', one a line")
-    return Document(content, root)
+    return content
 
 
 @contextmanager
@@ -152,14 +122,13 @@ def load_config(path: str | Path) -> TrainingConfig:
     """Read a run from a YAML file (1.2: ``3e-4`` is a number, only ``true`` and ``false`` are bools).
 
     :raises ConfigFileError: if the file cannot be read
-    :raises SettingError: as :meth:`TrainingConfig.from_mapping`, with file and line
+    :raises SettingError: as :meth:`TrainingConfig.from_mapping`, with the file
     """
-    document = read_yaml(path)
+    content = read_yaml(path)
     try:
-        return TrainingConfig.from_mapping(document.content)
+        return TrainingConfig.from_mapping(content)
     except SettingError as error:
-        line = document.line_of(error.setting)
-        raise type(error)(error.setting, f"{path}{'' if line is None else f', line {line}'}: {error}") from error
+        raise type(error)(error.setting, f"{path}: {error}") from error
 
 
 def build_envs(config: TrainingConfig, *, seed: int | None = None) -> VecEnv:

@@ -18,9 +18,9 @@ from rlcore.checkpoint.container import PathOrFile
 from rlcore.checkpoint.formats import read_model_file, refusals_of
 from rlcore.envs.vec_state import STATISTICS, moments_of
 from rlcore.ppo import construction
+from rlcore.ppo.adaptive import ReturnScale
 from rlcore.ppo.construction import check_device
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
-from rlcore.ppo.returns import ReturnScale
 from rlcore.ppo.saving import decoded
 from rlcore.ppo.settings import resolve_settings
 from rlcore.ppo.state_parts import check_policy, require_network_of
@@ -73,28 +73,6 @@ class InferencePolicy:
         starts = None if episode_start is None else np.asarray(episode_start)
         return self._policy.predict(observation, state, starts, deterministic)  # type: ignore[return-value]
 
-    def infer(
-        self, observations: Observation, episode_starts: ArrayLike | None = None, deterministic: bool = True
-    ) -> NDArray[Any]:
-        """Act on a whole sequence, step by step, with the LSTM's state carried from each step to the next.
-
-        :param observations: shape (steps, *shape), or (steps, n, *shape) for n environments side by side
-        :param episode_starts: shape (steps,) or (steps, n), True where an episode starts; None for one episode
-        :return: actions, shape (steps, *action shape) or (steps, n, *action shape)
-        :raises ValueError: as :meth:`predict`, and for parts or starts of another length
-        """
-        if isinstance(observations, Mapping):
-            parts = zip(*observations.values(), strict=True)
-            steps = [dict(zip(observations, values, strict=True)) for values in parts]
-        else:
-            steps = list(observations)
-        starts = [None] * len(steps) if episode_starts is None else [np.atleast_1d(each) for each in episode_starts]  # type: ignore[union-attr]
-        actions, state = [], None
-        for observation, start in zip(steps, starts, strict=True):
-            action, state = self.predict(observation, state, start, deterministic)
-            actions.append(action)
-        return np.stack(actions)
-
 
 def load_policy(
     path: PathOrFile,
@@ -120,21 +98,6 @@ def load_policy(
     with refusals_of(path, "the policy"):
         network = _network(content, get_device(map_location))
         return InferencePolicy(network, _normalizers(content["state"], network.observation_space))
-
-
-def infer_signals(
-    path: PathOrFile,
-    observations: Observation,
-    episode_starts: ArrayLike | None = None,
-    *,
-    deterministic: bool = True,
-    **options: Any,
-) -> NDArray[Any]:
-    """Return the actions of a saved policy over a sequence of observations, see :meth:`InferencePolicy.infer`.
-
-    :param options: what :func:`load_policy` takes
-    """
-    return load_policy(path, **options).infer(observations, episode_starts, deterministic)
 
 
 def _network(content: Mapping[str, Any], device: torch.device) -> DistributionalRecurrentPolicy:

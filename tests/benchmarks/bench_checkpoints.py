@@ -14,7 +14,7 @@ import pytest
 import torch
 import xxhash
 
-from rlcore.checkpoint import load_container, save_container
+from rlcore.checkpoint.container import load_container, save_container
 from tests.benchmarks.side_by_side import Target, compare, profile, table
 from tests.benchmarks.tensors import SIZES
 

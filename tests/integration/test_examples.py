@@ -107,7 +107,7 @@ def test_the_command_trains_and_saves_what_the_file_says(small: Path, tmp_path: 
 
 
 MISUSES = {
-    "a setting": (SMALL_RUN.replace("n_epochs", "n_epoch"), [], r"run\.yaml, line 3: .*did you mean 'n_epochs'"),
+    "a setting": (SMALL_RUN.replace("n_epochs", "n_epoch"), [], r"run\.yaml: .*did you mean 'n_epochs'"),
     "YAML": ("a: [", [], r"run\.yaml, line 1: expected"),
     "nothing to go on with": (SMALL_RUN, ["--resume", "--output", "{folder}/none.zip"], "none.zip: "),
     "an output that is there": (SMALL_RUN, ["--output", "{folder}/run.yaml"], "exists already and would be lost"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rlcore import DistributionalPPO, ResumeWarning, load_checkpoint, load_policy
-from rlcore.checkpoint import load_container
+from rlcore.checkpoint.container import load_container
 from rlcore.resume import continue_learning, load_exact
 from tests.support.exact_runs import CASES
 from tests.support.training import differing, make_envs, make_model

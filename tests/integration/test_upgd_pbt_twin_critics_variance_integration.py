@@ -23,8 +23,8 @@ from rlcore import (
     VarianceGradientScaler,
     apply_exploit,
 )
-from rlcore.checkpoint import FORMAT_V2
-from rlcore.optim.noise import noise_to_signal
+from rlcore.checkpoint.formats import FORMAT_V2
+from rlcore.optim.upgd_step import noise_to_signal
 from tests.support.gradients import gradient_of, watched
 from tests.support.members import EXPLORED, exploit, pair, population_of_two, report
 from tests.support.schedulers import make_scheduler

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rlcore import UPGD, AdaptiveUPGD
-from rlcore.optim.noise import noise_to_signal
+from rlcore.optim.upgd_step import noise_to_signal
 
 SIGMA = 0.01
 STEPS = 20

@@ -19,13 +19,13 @@ MOVED = (
     ("rlcore/functional/quantile.py", ("quantile_midpoints",)),
     ("rlcore/functional/categorical.py", ("_spacing",)),
     ("rlcore/functional/categorical.py", ("_project_positions",)),
-    ("rlcore/functional/categorical.py", ("_check_support",)),
-    ("rlcore/functional/utility.py", ("root_mean_square",)),
-    ("rlcore/functional/utility.py", ("bounded",)),
-    ("rlcore/functional/utility.py", ("gate",)),
+    ("rlcore/functional/categorical.py", ("_cross_entropy",)),
+    ("rlcore/optim/upgd_step.py", ("root_mean_square",)),
+    ("rlcore/optim/upgd_step.py", ("bounded",)),
+    ("rlcore/optim/upgd_step.py", ("gate",)),
     ("rlcore/ppo/losses.py", ("normalize_advantages",)),
     ("rlcore/ppo/losses.py", ("approximate_kl",)),
-    ("rlcore/ppo/returns.py", ("require_finite",)),
+    ("rlcore/ppo/adaptive.py", ("require_finite",)),
     ("rlcore/functional/categorical.py", ("project", "project_returns", "_project_positions", "_spacing")),
 )
 """Functions that go to a file of their own, and at the end half of a file."""
@@ -69,7 +69,7 @@ EDITS = {
         "        return observation, 1.01 * float(reward), *ends\n\n"
         '    def get_state(self) -> StateDict:\n        """Return the state of every layer',
     ),
-    "an initialiser": ("rlcore/ppo/returns.py", "self.decay = decay", "self.decay = 0.99 * decay"),
+    "an initialiser": ("rlcore/ppo/adaptive.py", "self.decay = decay", "self.decay = 0.99 * decay"),
     "a decorator": (
         "rlcore/ppo/losses.py",
         "def normalize_advantages(",
@@ -84,7 +84,7 @@ EDITS = {
         "def approximate_kl(",
     ),
     "a cached property": (
-        "rlcore/ppo/returns.py",
+        "rlcore/ppo/adaptive.py",
         "    @property\n    def statistics(self) -> Moments:",
         "    @__import__('functools').cached_property\n    def statistics(self) -> Moments:",
     ),

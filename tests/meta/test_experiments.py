@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from rlcore import DistributionalPPO
-from rlcore.ppo.returns import Moments
+from rlcore.ppo.adaptive import Moments
 from rlverify.project.content import open_project
 from tests.support.training import differing
 from verification.experiments import (

@@ -102,7 +102,7 @@ def test_losses_that_are_told_apart_are_all_counted(monkeypatch: pytest.MonkeyPa
     def numbered(message: str, category: type[Warning]) -> None:
         warn(f"{message} ({next(numbers)})", category, stacklevel=2)
 
-    monkeypatch.setattr("rlcore.state.registry.warn_caller", numbered)
+    monkeypatch.setattr("rlcore.state.training.warn_caller", numbered)
     assert observe("only-the-first-loss-of-statistics-is-told")["warnings for three losses of statistics"].after == "3"
 
 

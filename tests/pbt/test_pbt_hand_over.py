@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from rlcore import CheckpointError, PBTScheduler, ResumeWarning, SettingError, StateError
-from rlcore.checkpoint import FORMAT_V2, load_checkpoint
+from rlcore.checkpoint.formats import FORMAT_V2, load_checkpoint
 from tests.support.schedulers import files_in, make_config, make_scheduler, parameters_of, report
 
 

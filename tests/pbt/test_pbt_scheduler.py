@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rlcore import HyperparamConfig, PBTConfig, PBTScheduler, PopulationMember, SettingError
-from rlcore.checkpoint import FORMAT_V2, load_checkpoint
+from rlcore.checkpoint.formats import FORMAT_V2, load_checkpoint
 from tests.support.schedulers import EPOCHS, LR, MOMENTUM, files_in, make_config, make_scheduler, parameters_of, report
 
 CURRENT = {"learning_rate": 1e-4, "momentum": 0.9, "n_epochs": 5}

@@ -26,8 +26,7 @@ from rlcore import DistributionalPPO, NonFiniteError, PopulationMember, ResumeWa
 from rlcore.pbt import PBTConfig
 from rlcore.pbt.population import LineageEvent, Population, ancestors, append_lineage, member_seed, read_lineage
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
-from rlcore.state.position import capture_generators
-from rlcore.state.registry import Scope
+from rlcore.state.training import Scope, capture_generators
 from tests.support.population_run import CONFIG, UPDATES, build, build_model
 from tests.support.training import differing, make_envs, make_model
 

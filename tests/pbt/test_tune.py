@@ -16,7 +16,7 @@ pytest.importorskip("ray")
 from stable_baselines3.common.vec_env import VecNormalize
 
 from rlcore import DistributionalPPO, NonFiniteReturnError, SettingError
-from rlcore.state.registry import Scope
+from rlcore.state.training import Scope
 from rlcore.tune import DistributionalPPOTrainable, effective_hyperparameters, trainable
 from tests.support.live_models import captured
 from tests.support.ray_trials import CONFIG, as_ray_gives, build, results_in

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rlcore import PBTScheduler, ResumeWarning, apply_exploit, load_checkpoint
-from rlcore.checkpoint import FORMAT_V1, FORMAT_V2
+from rlcore.checkpoint.formats import FORMAT_V1, FORMAT_V2
 from tests.support.schedulers import make_scheduler
 from tests.support.steps import after, all_finite, scaler_of, train, weights_of
 from tests.support.training import differing

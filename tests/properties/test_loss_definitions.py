@@ -24,12 +24,10 @@ from rlcore.functional.categorical import (
     project,
     project_returns,
 )
-from rlcore.functional.clipping import clip_distribution_mean, clipped_surrogate
-from rlcore.functional.quantile import quantile_huber_loss
-from rlcore.ppo.buffer import TwinCriticRolloutBuffer
-from rlcore.ppo.coefficients import KLPenalty
-from rlcore.ppo.returns import ReturnScale
-from rlcore.ppo.values import QuantileValues
+from rlcore.functional.quantile import clip_distribution_mean, quantile_huber_loss
+from rlcore.ppo.adaptive import KLPenalty, ReturnScale
+from rlcore.ppo.losses import QuantileValues, clipped_surrogate
+from rlcore.ppo.policy import TwinCriticRolloutBuffer
 from tests.reference import categorical_reference as reference
 
 numbers = st.floats(-100.0, 100.0)

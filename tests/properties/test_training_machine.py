@@ -32,8 +32,7 @@ from rlcore import (
 )
 from rlcore.pbt.turns import OPTIMIZER_STRATEGIES
 from rlcore.ppo.saving import SCALER_SETTINGS
-from rlcore.state.position import apply_generators, capture_generators
-from rlcore.state.registry import LEARNT, Scope
+from rlcore.state.training import LEARNT, Scope, apply_generators, capture_generators
 from tests.support.configurations import CONFIGURATIONS, N_ENVS, ROLLOUT, configured_envs, trained_model
 from tests.support.costly import costly
 from tests.support.isolation import shared_memory, storages

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch import Tensor, nn
 
-from rlcore.functional.utility import bounded, gate, utility_extremes, utility_scale, weight_utility
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD
+from rlcore.optim.upgd_step import bounded, gate, utility_extremes, utility_scale, weight_utility
 
 BOTH = pytest.mark.parametrize("optimizer_class", [UPGD, AdaptiveUPGD])
 LARGEST = float(np.finfo(np.float32).max)

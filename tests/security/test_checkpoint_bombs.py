@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from rlcore.checkpoint import load_container, torch_file
+from rlcore.checkpoint import torch_file
+from rlcore.checkpoint.container import load_container
 from rlcore.checkpoint.torch_file import MAX_PICKLE_BYTES
 from rlcore.errors import CheckpointError
 

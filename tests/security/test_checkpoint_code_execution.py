@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import nn
 
-from rlcore.checkpoint import load_checkpoint, load_container
+from rlcore.checkpoint.container import load_container
+from rlcore.checkpoint.formats import load_checkpoint
 from rlcore.errors import CheckpointError
 
 

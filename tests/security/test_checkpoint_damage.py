@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from rlcore.checkpoint import load_checkpoint, load_container, save_checkpoint
-from rlcore.checkpoint.container import MARK, decode
+from rlcore.checkpoint.container import MARK, decode, load_container
+from rlcore.checkpoint.formats import load_checkpoint, save_checkpoint
 from rlcore.checkpoint.torch_file import RefusedError
 from rlcore.errors import CheckpointError
 

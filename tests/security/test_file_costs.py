@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 import xxhash
 
-from rlcore.checkpoint import load_container, save_container
-from rlcore.checkpoint.container import MARK
+from rlcore.checkpoint.container import MARK, load_container, save_container
 from tests.support.training import make_model
 
 CHILD = """

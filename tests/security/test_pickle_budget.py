@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rlcore.checkpoint import load_container, torch_file
+from rlcore.checkpoint import torch_file
+from rlcore.checkpoint.container import load_container
 from rlcore.errors import CheckpointError
 
 FRAME = 8

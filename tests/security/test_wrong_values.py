@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from rlcore import CheckpointError, DistributionalPPO, RLCoreError, save_checkpoint
-from rlcore.checkpoint import load_container, save_container
+from rlcore.checkpoint.container import load_container, save_container
 from tests.support.training import make_envs, make_model
 
 WRONG: dict[str, Any] = {

@@ -15,7 +15,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
-from rlcore.envs import ResumableEnv
+from rlcore.envs.resumable import ResumableEnv
 from rlcore.errors import StateError
 from rlcore.types import StateDict
 

@@ -25,7 +25,7 @@ from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckA
 from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecMonitor, VecNormalize
 
-from rlcore.envs import ResumableEnv
+from rlcore.envs.resumable import ResumableEnv
 from rlcore.resume import ResumableActionMasker, SaveExactly, continue_learning, load_exact, newest_exact
 from rlcore.types import StateDict
 from tests.support.environments import Parts

@@ -7,7 +7,7 @@ from typing import Any
 
 from rlcore import DistributionalPPO, load_checkpoint, save_checkpoint
 from rlcore.ppo import saving
-from rlcore.state.registry import LEARNT, Scope
+from rlcore.state.training import LEARNT, Scope
 
 OPTIMIZER = "policy.optimizer"
 

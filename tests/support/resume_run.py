@@ -10,7 +10,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.utils import LinearSchedule
 
 from rlcore import DistributionalPPO
-from rlcore.state.registry import Scope
+from rlcore.state.training import Scope
 from tests.support.space_cases import KEYED
 from tests.support.training import make_envs, make_model
 

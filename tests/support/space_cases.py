@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlcore.errors import StateError
-from rlcore.state.position import generator_from_state, generator_state
+from rlcore.state.training import generator_from_state, generator_state
 from rlcore.types import StateDict
 
 

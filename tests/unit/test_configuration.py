@@ -23,7 +23,7 @@ from rlcore import (
     load_config,
 )
 from rlcore.pbt.hyperparams import optimizer_steps_per_update
-from rlcore.run.config_file import Document, build_envs, read_yaml
+from rlcore.run.config_file import build_envs, read_yaml
 from tests.support.training import make_envs, make_model
 
 ALGORITHM: dict[str, Any] = {
@@ -85,10 +85,7 @@ def test_a_misspelt_or_misplaced_name_raises_with_its_line_and_the_right_one(cas
     sections, words = UNKNOWN[case]
     with pytest.raises(UnknownSettingError, match=words) as caught:
         load(tmp_path, changed(**sections))
-    wrong = str(caught.value).split("no setting '")[1].split("'")[0]
-    line = int(str(caught.value).split("line ")[1].split(":")[0])
-    written = (tmp_path / "run.yaml").read_text().splitlines()[line - 1].strip()
-    assert written.startswith(f"{wrong}:") or case == "of the LSTM"
+    assert str(caught.value).startswith(f"{tmp_path / 'run.yaml'}: ")
 
 
 UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
@@ -105,11 +102,11 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", UNUSABLE)
-def test_a_value_that_cannot_be_used_raises_one_line_with_file_line_and_value(case: str, tmp_path: Path) -> None:
+def test_a_value_that_cannot_be_used_raises_one_line_with_file_and_value(case: str, tmp_path: Path) -> None:
     sections, words = UNUSABLE[case]
     with pytest.raises(SettingError, match=words) as caught:
         load(tmp_path, changed(**sections))
-    assert str(caught.value).startswith(f"{tmp_path / 'run.yaml'}, line ")
+    assert str(caught.value).startswith(f"{tmp_path / 'run.yaml'}: ")
     assert "\n" not in str(caught.value)
     assert not isinstance(caught.value, UnknownSettingError)
 
@@ -245,48 +242,40 @@ def between(name: str, low: float, high: float) -> dict[str, Any]:
 
 GAMMA = between("gamma", 0.9, 0.99)
 
-REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
-    "a misspelt name": (run(GAMMA, between("lerning_rate", 0.1, 0.2)), "hyperparams", "did you mean 'learning_rate'"),
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a misspelt name": (run(GAMMA, between("lerning_rate", 0.1, 0.2)), "did you mean 'learning_rate'"),
     "what shapes the network": (
         run(GAMMA, {"name": "n_critics", "values": [1, 2]}),
-        "hyperparams",
         "shapes the network",
     ),
-    "an impossible end": (run(between("gamma", 0.9, 1.5)), "hyperparams", "gamma=1.5"),
-    "an impossible option": (run(GAMMA, between("sigma", -1.0, 1.0)), "hyperparams", "sigma.*-1.0"),
+    "an impossible end": (run(between("gamma", 0.9, 1.5)), "gamma=1.5"),
+    "an impossible option": (run(GAMMA, between("sigma", -1.0, 1.0)), "sigma.*-1.0"),
     "few epochs within the warm-up": (
         run(between("n_epochs", 1, 9), n_epochs=None, vgs_warmup_steps=4),
-        "perturbation_interval",
         "2 updates of 2 .*vgs_warmup_steps=4",
     ),
     "large minibatches within the warm-up": (
         run({"name": "batch_size", "values": [16, 48, 24]}, batch_size=None, vgs_warmup_steps=4),
-        "perturbation_interval",
         "2 updates of 2 ",
     ),
     "a long warm-up": (
         run(GAMMA, between("vgs_warmup_steps", 2, 8), vgs_warmup_steps=None),
-        "perturbation_interval",
         "2 updates of 4 ",
     ),
-    "a misspelt entry": (run(GAMMA, {"name": "ent_coef", "minvalue": 0.9}), "pbt", "did you mean 'min_value'"),
+    "a misspelt entry": (run(GAMMA, {"name": "ent_coef", "minvalue": 0.9}), "did you mean 'min_value'"),
     "an entry that cannot be": (
         run(GAMMA, between("ent_coef", 0.2, 0.1)),
-        "hyperparams",
         "min_value=0.2 and max_value=0.1",
     ),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_a_population_could_not_do_is_refused_where_it_stands(case: str, tmp_path: Path) -> None:
-    given, written, words = REFUSED[case]
-    path = tmp_path / "run.yaml"
-    path.write_text(yaml.safe_dump(given, sort_keys=False))
+def test_what_a_population_could_not_do_is_refused(case: str) -> None:
+    given, words = REFUSED[case]
     with pytest.raises(SettingError, match=words) as caught:
-        load_config(path)
-    line = int(str(caught.value).split("line ")[1].split(":")[0])
-    assert written in path.read_text().splitlines()[line - 1]
+        TrainingConfig.from_mapping(given)
+    assert caught.value.setting.startswith("pbt.")
     assert isinstance(caught.value, UnknownSettingError) == ("misspelt" in case)
 
 
@@ -314,7 +303,7 @@ def test_what_a_population_can_do_is_accepted(case: str) -> None:
     assert TrainingConfig.from_mapping(ACCEPTED[case]).pbt is not None
 
 
-def read(tmp_path: Path, text: str | bytes) -> Document:
+def read(tmp_path: Path, text: str | bytes) -> Any:
     path = tmp_path / "x.yaml"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return read_yaml(path)
@@ -337,15 +326,8 @@ SCALARS: dict[str, object] = {
 
 @pytest.mark.parametrize("text", SCALARS)
 def test_a_value_is_what_yaml_1_2_says(text: str, tmp_path: Path) -> None:
-    value = read(tmp_path, f"on: {text}\n").content["on"]
+    value = read(tmp_path, f"on: {text}\n")["on"]
     assert (type(value), value) == (type(SCALARS[text]), SCALARS[text])
-
-
-def test_a_place_is_found_by_its_deepest_name(tmp_path: Path) -> None:
-    document = read(tmp_path, "a:\n  b:\n    c: 1\n  list:\n    - d: 2\n    -\n      d: 3\n      e: 4\nb: 3\n")
-    entries = {"a.list[1].e": 8, "a.list[1]": 7, "a.list[2]": 4, "a.Table['list'][0]['d']": 5, "a.list": 4}
-    places = {"a.b['c']": 3, "a.b['missing']": 2, "b": 9, "missing": None, "": None, **entries}
-    assert {place: document.line_of(place) for place in places} == places
 
 
 BAD: dict[str, tuple[str | bytes, int | None, str]] = {

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rlcore import DistributionalPPO
-from rlcore.optim.noise import noise_to_signal
+from rlcore.optim.upgd_step import noise_to_signal
 from rlverify import experiment
 from verification.experiments.training import trained
 from verification.probes.documented_noise import DOCUMENTED

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rlcore import DistributionalPPO
-from rlcore.optim.noise import noise_to_signal
+from rlcore.optim.upgd_step import noise_to_signal
 from rlverify import experiment
 from verification.experiments.noise import FACTOR, LEARNING_RATE, UPDATES, Steps, gradients_of
 from verification.experiments.second_environment import in_drift

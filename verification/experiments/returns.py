@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rlcore import DistributionalPPO
-from rlcore.ppo.returns import Moments
+from rlcore.ppo.adaptive import Moments
 from rlverify import experiment, get_fault, plant
 from verification.experiments.training import untrained, update
 from verification.faults import returns as registered_there  # noqa: F401

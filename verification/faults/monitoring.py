@@ -10,7 +10,7 @@ import numpy as np
 from rlcore.pbt.hyperparams import Hyperparams
 from rlcore.pbt.scheduler import PopulationMember
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.buffer import TwinCriticBuffer
+from rlcore.ppo.policy import TwinCriticBuffer
 from rlverify import fault, healthy
 
 
@@ -43,7 +43,7 @@ def transfers_not_counted(self: Any, member: PopulationMember, result: Any) -> N
     member.vgs_transfers = before
 
 
-@fault("mon-04-noise-as-asked", target="rlcore.optim.noise:_noise_std", pins="83de319807cb05a9")
+@fault("mon-04-noise-as-asked", target="rlcore.optim.upgd_step:_noise_std", pins="83de319807cb05a9")
 def noise_as_asked(state: dict[str, Any], group: dict[str, Any]) -> float:  # noqa: ARG001
     """Log sigma as the noise, even where the noise follows the step."""
     return float(group["sigma"])

@@ -112,7 +112,7 @@ def weaker_scaling(self: Any, loss: Tensor) -> float:
 @fault(
     "int-04-fix-noise-follows-the-norm-of-the-gradient",
     target="rlcore.optim.upgd:UPGD._noise_std",
-    pins="89727088378845f4",
+    pins="6d0f820dd28f71f4",
     area="optimizers",
 )
 def noise_follows_the_norm_of_the_gradient(self: Any, update: Update, rms: Tensor) -> Scalar:  # noqa: ARG001
@@ -125,7 +125,7 @@ def noise_follows_the_norm_of_the_gradient(self: Any, update: Update, rms: Tenso
 @fault(
     "asr-05-adaptive-noise-that-does-not-adapt",
     target="rlcore.optim.upgd:UPGD._noise_std",
-    pins="89727088378845f4",
+    pins="6d0f820dd28f71f4",
     area="optimizers",
 )
 def adaptive_noise_that_does_not_adapt(self: Any, update: Update, rms: Tensor) -> Scalar:  # noqa: ARG001

@@ -10,20 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlcore.functional import utility as utility_functions
-from rlcore.functional.utility import UtilityExtremes, bias_correction
-from rlcore.optim import noise
-from rlcore.optim.upgd_step import Coefficients, Scalar, Update
+from rlcore.optim import noise, upgd_step
+from rlcore.optim.upgd_step import Coefficients, Scalar, Update, UtilityExtremes, bias_correction
 from rlverify import fault, healthy, unclaimed
 
 
-@fault("bug-05-zero-over-zero", target="rlcore.optim.upgd:UPGD._gate_scale", pins="c2ac3e99e94a05b0")
+@fault("bug-05-zero-over-zero", target="rlcore.optim.upgd:UPGD._gate_scale", pins="f5f0101fb8ec0c32")
 def zero_over_zero(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa: ARG001
     """Use sigmoid(u / max u) for every maximum, in all optimizers: 0/0 where every utility is 0."""
     return extremes.maximum
 
 
-@fault("bug-05-fixed-in-upgd-only", target="rlcore.optim.upgd:AdaptiveUPGD._gate_scale", pins="c2ac3e99e94a05b0")
+@fault("bug-05-fixed-in-upgd-only", target="rlcore.optim.upgd:AdaptiveUPGD._gate_scale", pins="f5f0101fb8ec0c32")
 def fixed_in_upgd_only(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa: ARG001
     """Leave AdaptiveUPGD without the guard that UPGD has."""
     return extremes.maximum
@@ -32,7 +30,7 @@ def fixed_in_upgd_only(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa:
 @fault(
     "bug-06-maximum-starts-at-minus-infinity",
     target="rlcore.optim.upgd:UPGD._gate_scale",
-    pins="c2ac3e99e94a05b0",
+    pins="f5f0101fb8ec0c32",
 )
 def maximum_starts_at_minus_infinity(self: Any, extremes: UtilityExtremes) -> Scalar:
     """Start the maximum at -inf and raise it tensor by tensor, as the published implementation does."""
@@ -63,7 +61,7 @@ def _corrected_utility(update: Update) -> Tensor:
 
 @fault(
     "fnd-28-negative-maximum-inverts-protection",
-    target="rlcore.functional.utility:utility_scale",
+    target="rlcore.optim.upgd_step:utility_scale",
     pins="25aaadc2912115b0",
 )
 def negative_maximum_inverts_protection(extremes: UtilityExtremes) -> Scalar:
@@ -74,11 +72,11 @@ def negative_maximum_inverts_protection(extremes: UtilityExtremes) -> Scalar:
 @fault(
     "fnd-29-maximum-of-uncorrected-averages",
     target="rlcore.optim.upgd:UPGD._gate_scale",
-    pins="c2ac3e99e94a05b0",
+    pins="f5f0101fb8ec0c32",
 )
 def maximum_of_uncorrected_averages(self: Any, extremes: UtilityExtremes) -> Scalar:  # noqa: ARG001
     """Divide bias-corrected utilities by a maximum that is not bias-corrected."""
-    uncorrected = utility_functions.utility_extremes([update.state["utility"] for update in _updates_of(self)])
+    uncorrected = upgd_step.utility_extremes([update.state["utility"] for update in _updates_of(self)])
     scale: Scalar = healthy("fnd-29-maximum-of-uncorrected-averages")(self, uncorrected)
     return scale
 
@@ -86,7 +84,7 @@ def maximum_of_uncorrected_averages(self: Any, extremes: UtilityExtremes) -> Sca
 @fault(
     "fnd-30-infinite-gradient-reaches-the-maximum",
     target="rlcore.optim.upgd:UPGD._update",
-    pins="f116977242487d47",
+    pins="b8bf62c3cf059ed6",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
     """Apply the published rule: refuse no gradient, limit nothing, divide u by any max u."""
@@ -111,7 +109,7 @@ def _noise(optimizer: Any, update: Update, direction: Tensor) -> Tensor:
     draw: Tensor = drawn.to(direction.dtype).view(direction.shape)
     if not optimizer._adapts(update.group):
         return draw.mul(update.group["sigma"])
-    adapted: Tensor = draw * optimizer._noise_std(update, utility_functions.root_mean_square(direction))
+    adapted: Tensor = draw * optimizer._noise_std(update, upgd_step.root_mean_square(direction))
     return adapted
 
 
@@ -154,7 +152,7 @@ def noise_average_starts_at_one(name: str, parameter: Tensor) -> Tensor:
 @fault(
     "fnd-33-noise-follows-the-norm",
     target="rlcore.optim.upgd:UPGD._noise_std",
-    pins="89727088378845f4",
+    pins="6d0f820dd28f71f4",
 )
 def noise_follows_the_norm(self: Any, update: Update, rms: Tensor) -> Scalar:
     """Make noise proportional to the norm of the direction instead of its root mean square."""
@@ -182,11 +180,11 @@ def noise_adaptive_unasked(self: Any, group: dict[str, Any]) -> bool:  # noqa: A
 @fault(
     "fnd-37-noise-follows-the-gradient",
     target="rlcore.optim.upgd:UPGD._noise_std",
-    pins="89727088378845f4",
+    pins="6d0f820dd28f71f4",
 )
 def noise_follows_the_gradient(self: Any, update: Update, rms: Tensor) -> Scalar:  # noqa: ARG001
     """Make adaptive noise proportional to the gradient, even where the step does not depend on its scale."""
-    gradient = utility_functions.root_mean_square(update.gradient)
+    gradient = upgd_step.root_mean_square(update.gradient)
     std: Scalar = healthy("fnd-37-noise-follows-the-gradient")(self, update, gradient)
     return std
 

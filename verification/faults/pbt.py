@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlcore.checkpoint import Checkpoint, load_checkpoint
+from rlcore.checkpoint.formats import Checkpoint, load_checkpoint
 from rlcore.errors import SettingError
 from rlcore.pbt.hyperparams import PBTConfig
 from rlcore.pbt.scheduler import PopulationMember

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from rlcore.checkpoint import Checkpoint
 from rlcore.checkpoint.container import PathOrFile
+from rlcore.checkpoint.formats import Checkpoint
 from rlcore.pbt.scheduler import PopulationMember
 from rlcore.types import StateDict
 from rlverify import fault, healthy

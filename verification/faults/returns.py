@@ -8,16 +8,17 @@ from typing import Any
 from numpy.typing import NDArray
 from torch import nn
 
-from rlcore.ppo.returns import Moments, ReturnScale, Rule
+from rlcore.ppo.adaptive import Moments, ReturnScale
+from rlcore.ppo.adaptive import ScaleRule as Rule
 from rlverify import fault, healthy
 
 
-@fault("fnd-24-heads-left-uncorrected", target="rlcore.ppo.returns:preserve_outputs", pins="517e19cd8815ad66")
+@fault("fnd-24-heads-left-uncorrected", target="rlcore.ppo.adaptive:preserve_outputs", pins="517e19cd8815ad66")
 def heads_left_uncorrected(layer: nn.Linear, before: Moments, after: Moments) -> None:
     """The statistics move and the critics go on saying what they said under the old ones."""
 
 
-@fault("fnd-25-scale-of-the-update-before", target="rlcore.ppo.returns:ReturnScale.__init__", pins="608a2507033a8de3")
+@fault("fnd-25-scale-of-the-update-before", target="rlcore.ppo.adaptive:ReturnScale.__init__", pins="49dc7b8ea77d3dba")
 def scale_of_the_update_before(self: Any, rule: Rule | None = None, decay: float = 0.9, min_std: float = 1e-4) -> None:
     """Whatever is asked for, the documented order: snapshot before the rollout, statistics after the update."""
     healthy("fnd-25-scale-of-the-update-before")(self, rule and "snapshot", decay, min_std)
@@ -35,7 +36,7 @@ class _SnapshotAfterTraining(ReturnScale):
         self.activate()
 
 
-@fault("fnd-25-fix-snapshot-after-training", target="rlcore.ppo.returns:ReturnScale.__init__", pins="608a2507033a8de3")
+@fault("fnd-25-fix-snapshot-after-training", target="rlcore.ppo.adaptive:ReturnScale.__init__", pins="49dc7b8ea77d3dba")
 def snapshot_after_training(self: Any, rule: Rule | None = None, decay: float = 0.9, min_std: float = 1e-4) -> None:
     """Document 004: whatever is asked for, a snapshot that is taken when an update is over."""
     healthy("fnd-25-fix-snapshot-after-training")(self, rule and "snapshot", decay, min_std)
@@ -52,7 +53,7 @@ class _SnapshotBeforeCollecting(ReturnScale):
 
 
 @fault(
-    "ppo-02-fix-snapshot-before-collecting", target="rlcore.ppo.returns:ReturnScale.__init__", pins="608a2507033a8de3"
+    "ppo-02-fix-snapshot-before-collecting", target="rlcore.ppo.adaptive:ReturnScale.__init__", pins="49dc7b8ea77d3dba"
 )
 def snapshot_before_collecting(self: Any, rule: Rule | None = None, decay: float = 0.9, min_std: float = 1e-4) -> None:
     """The alternative of document 004: whatever is asked for, a snapshot at the start of collecting only."""

@@ -51,7 +51,7 @@ def scaler_made_anew(self: Any) -> None:
 @fault(
     "bug-10-relink-wipes-statistics",
     target="rlcore.optim.scaler:VarianceGradientScaler.update_parameters",
-    pins="024a4170819659d9",
+    pins="6b612f7fdb0c7e88",
 )
 def relink_wipes_statistics(self: Any, parameters: Any) -> None:
     """Forget each tensor's statistics when relinking, but keep the step count."""

@@ -9,7 +9,6 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, model_validator, root_validator
 
-from rlcore.run.config_file import Document
 from rlverify import fault, healthy
 
 
@@ -54,7 +53,7 @@ def rules_as_model_validator(table: type[BaseModel], given: object, where: str) 
     return checked
 
 
-@fault("cfg-01-yaml-1-1", target="rlcore.run.config_file:read_yaml", pins="12329b12b2abc5de")
-def yaml_1_1(path: str | Path) -> Document:
+@fault("cfg-01-yaml-1-1", target="rlcore.run.config_file:read_yaml", pins="984ba18be59a4b31")
+def yaml_1_1(path: str | Path) -> Any:
     """Read the file with PyYAML, that is YAML 1.1, where 3e-4 is a string because it has no point."""
-    return Document(yaml.safe_load(Path(path).read_text(encoding="utf-8")), None)
+    return yaml.safe_load(Path(path).read_text(encoding="utf-8"))

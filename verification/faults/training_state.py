@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from rlcore import ResumeWarning
-from rlcore.checkpoint import FORMAT_V1, Checkpoint
+from rlcore.checkpoint.formats import FORMAT_V1, Checkpoint
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.state.registry import LEARNT, Scope, StatePart
+from rlcore.state.training import LEARNT, Scope, StatePart
 from rlcore.state.tree import Rule, fit
 from rlcore.types import StateDict
 from rlverify import fault, healthy, unclaimed
@@ -93,7 +93,7 @@ def a_list_of_its_own(self: Any, include_optimizer: bool = True) -> dict[str, An
 
 @fault(
     "mon-21-lost-without-a-word",
-    target="rlcore.state.registry:TrainingState._start_fresh",
+    target="rlcore.state.training:TrainingState._start_fresh",
     pins="9755192ac8765c40",
 )
 def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa: ARG001
@@ -105,7 +105,7 @@ def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa:
 
 @fault(
     "fnd-56-told-when-all-is-changed",
-    target="rlcore.state.registry:TrainingState.restore",
+    target="rlcore.state.training:TrainingState.restore",
     pins="d4aa466e663ee091",
 )
 def told_when_all_is_changed(
@@ -146,7 +146,7 @@ def normalizer_stays_behind(model: Any, state: StateDict) -> None:
 
 @unclaimed(
     "half-restored",
-    target="rlcore.state.registry:TrainingState._put_back",
+    target="rlcore.state.training:TrainingState._put_back",
     pins="5d15a9acfbe3cc53",
 )
 def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:

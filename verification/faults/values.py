@@ -15,7 +15,7 @@ from rlverify import fault, healthy
 
 @fault(
     "fnd-17-advantages-from-critic-1-only",
-    target="rlcore.ppo.buffer:TwinCriticRolloutBuffer.pessimistic",
+    target="rlcore.ppo.policy:TwinCriticRolloutBuffer.pessimistic",
     pins="82e927cd7d3eac7b",
 )
 def advantages_from_critic_1_only(critic_values: Tensor) -> Tensor:
@@ -23,7 +23,7 @@ def advantages_from_critic_1_only(critic_values: Tensor) -> Tensor:
     return critic_values[:, 0]
 
 
-@fault("fnd-18-clipped-against-critic-1", target="rlcore.ppo.values:ValueDistribution.loss", pins="c660e8790146f649")
+@fault("fnd-18-clipped-against-critic-1", target="rlcore.ppo.losses:ValueDistribution.loss", pins="c660e8790146f649")
 def clipped_against_critic_1(
     self: Any, outputs: Tensor, returns: Tensor, old_values: Tensor, clip_range_vf: float | None
 ) -> Tensor:
@@ -33,7 +33,7 @@ def clipped_against_critic_1(
     return loss
 
 
-@fault("fnd-19-averaged-before-max", target="rlcore.ppo.values:ValueDistribution.loss", pins="c660e8790146f649")
+@fault("fnd-19-averaged-before-max", target="rlcore.ppo.losses:ValueDistribution.loss", pins="c660e8790146f649")
 def averaged_before_max(
     self: Any, outputs: Tensor, returns: Tensor, old_values: Tensor, clip_range_vf: float | None
 ) -> Tensor:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from rlcore import CheckpointError, ResumeWarning, StateError, apply_exploit, load_checkpoint, save_checkpoint
-from rlcore.checkpoint import FORMAT_V1, FORMAT_V2
+from rlcore.checkpoint.formats import FORMAT_V1, FORMAT_V2
 from rlverify import Observation, probe
 from verification.probes.make import Make, equal
 

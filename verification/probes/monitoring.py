@@ -16,7 +16,7 @@ from stable_baselines3.common.logger import KVWriter, Logger
 from torch import nn
 
 from rlcore import DistributionalPPO, PBTConfig, Population, ResumeWarning, VarianceGradientScaler, read_lineage
-from rlcore.checkpoint import FORMAT_V2
+from rlcore.checkpoint.formats import FORMAT_V2
 from rlverify import Observation, probe
 from verification.probes.make import Make, equal
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlcore.optim.noise import noise_to_signal
+from rlcore.optim.upgd_step import noise_to_signal
 from rlverify import Observation, probe
 from verification.probes.make import Make
 

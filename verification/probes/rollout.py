@@ -10,7 +10,7 @@ from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlcore import DistributionalPPO
-from rlcore.ppo.buffer import TwinCriticRolloutBuffer
+from rlcore.ppo.policy import TwinCriticRolloutBuffer
 from rlverify import Observation, probe
 from verification.probes.make import Make
 

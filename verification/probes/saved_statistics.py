@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from rlcore import CheckpointError, DistributionalPPO, ResumeWarning, StateError
-from rlcore.state.registry import Scope, StatePart
+from rlcore.state.training import Scope, StatePart
 from rlcore.types import StateDict
 from rlverify import Observation, probe
 from verification.probes.make import Make, equal

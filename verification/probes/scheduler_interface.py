@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from rlcore import DistributionalPPO, PBTScheduler, apply_exploit, load_checkpoint
-from rlcore.checkpoint import FORMAT_V2
+from rlcore.checkpoint.formats import FORMAT_V2
 from rlverify import Observation, probe
 from verification.probes.cited import cited_text
 from verification.probes.make import Make, equal

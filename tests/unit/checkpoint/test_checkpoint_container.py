@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from rlcore.checkpoint import load_container, save_container
-from rlcore.checkpoint.container import decode
+from rlcore.checkpoint.container import decode, load_container, save_container
 from rlcore.checkpoint.torch_file import plain
 from rlcore.errors import CheckpointError
 

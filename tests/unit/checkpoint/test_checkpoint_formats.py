@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import nn
 
-from rlcore.checkpoint import FORMAT_V1, FORMAT_V2, load_checkpoint, save_checkpoint, save_container
-from rlcore.checkpoint.formats import save_policy
+from rlcore.checkpoint.container import save_container
+from rlcore.checkpoint.formats import FORMAT_V1, FORMAT_V2, load_checkpoint, save_checkpoint, save_policy
 from rlcore.errors import CheckpointError, ResumeWarning
 
 OPTIONAL = [

@@ -21,14 +21,15 @@ from typing import Any
 import pytest
 import torch
 
-from rlcore.checkpoint import container, load_container, save_container, write_atomic
+from rlcore.checkpoint import container
+from rlcore.checkpoint.container import load_container, save_container, write_atomic
 from rlcore.errors import CheckpointError
 
 KILL_ROUNDS = 20
 KILLER = """
 import os, random, signal, sys, time
 from pathlib import Path
-from rlcore.checkpoint import write_atomic
+from rlcore.checkpoint.container import write_atomic
 
 target, rounds = Path(sys.argv[1]), int(sys.argv[2])
 contents = [bytes([letter]) * 3_000_000 for letter in b"ab"]

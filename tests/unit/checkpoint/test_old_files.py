@@ -12,7 +12,8 @@ from gymnasium import spaces
 from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, LinearSchedule
 
 from rlcore import DistributionalPPO, load_checkpoint, load_policy
-from rlcore.checkpoint import codec, load_container
+from rlcore.checkpoint import codec
+from rlcore.checkpoint.container import load_container
 from rlcore.errors import ResumeWarning
 from rlcore.resume import load_exact
 from tests.support.training import differing, make_envs, make_model

@@ -9,9 +9,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from rlcore.functional import categorical
-from rlcore.functional.clipping import clip_distribution_mean
-from rlcore.functional.quantile import quantile_huber_loss, quantile_midpoints
-from rlcore.functional.utility import UtilityExtremes, bounded, gate, gather, utility_scale
+from rlcore.functional.quantile import clip_distribution_mean, quantile_huber_loss, quantile_midpoints
+from rlcore.optim.upgd_step import UtilityExtremes, bounded, gate, gather, utility_scale
 from tests.reference import categorical_reference as reference
 
 SUPPORT = torch.tensor([-1.0, 0.0, 1.0, 2.0])
@@ -82,9 +81,6 @@ def test_beyond_the_range_the_mean_has_no_gradient() -> None:
 @pytest.mark.parametrize(
     ("function", "arguments"),
     [
-        (categorical.project, (torch.ones(2, 3), torch.ones(2, 4), SUPPORT)),
-        (categorical.project, (torch.ones(1), torch.ones(1), torch.ones(1))),
-        (categorical.project_returns, (torch.ones(2), torch.ones(2, 4))),
         (categorical.clip_categorical_mean, (torch.ones(2, 4), torch.ones(3), 0.1, SUPPORT)),
         (categorical.categorical_cross_entropy, (torch.ones(2, 3), torch.ones(2), SUPPORT)),
         (categorical.categorical_cross_entropy, (torch.ones(2, 2, 4), torch.ones(2), SUPPORT)),

@@ -16,11 +16,11 @@ from rlcore import (
     CheckpointError,
     DistributionalPPO,
     DistributionalRecurrentPolicy,
+    InferencePolicy,
     SettingError,
-    infer_signals,
     load_policy,
 )
-from rlcore.checkpoint import load_container, save_container
+from rlcore.checkpoint.container import load_container, save_container
 from tests.support.environments import Parts, edit
 from tests.support.space_cases import Echo
 from tests.support.training import SMALL, make_envs, make_model
@@ -38,6 +38,19 @@ def expected_actions(model: DistributionalPPO, observations: Any, starts: Any = 
     for observation, start in zip(observations, starts, strict=True):
         seen = observation if normalizer is None else normalizer.normalize_obs(observation)
         action, state = model.predict(seen, state, np.atleast_1d(start), deterministic=True)
+        actions.append(action)
+    return np.stack(actions)
+
+
+def acted(policy: InferencePolicy | Path, observations: Any, starts: Any = None) -> Any:
+    """What a policy, or that of a file, does step by step."""
+    policy = load_policy(policy) if isinstance(policy, Path) else policy
+    parts = dict(observations) if isinstance(observations, dict) else {None: observations}
+    steps = [dict(zip(parts, values, strict=True)) for values in zip(*parts.values(), strict=True)]
+    actions, state = [], None
+    for index, step in enumerate(steps):
+        start = None if starts is None else np.atleast_1d(starts[index])
+        action, state = policy.predict(step if isinstance(observations, dict) else step[None], state, start)
         actions.append(action)
     return np.stack(actions)
 
@@ -60,11 +73,11 @@ def file(model: DistributionalPPO, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_a_sequence_gets_the_models_own_actions(model: DistributionalPPO, file: Path) -> None:
-    actions = infer_signals(file, RAW, STARTS)
+    actions = acted(file, RAW, STARTS)
     np.testing.assert_array_equal(actions, expected_actions(model, RAW))
-    np.testing.assert_array_equal(infer_signals(file, RAW.astype(np.float64), STARTS), actions)
+    np.testing.assert_array_equal(acted(file, RAW.astype(np.float64), STARTS), actions)
     assert load_policy(file).normalizes
-    without_starts = infer_signals(file, RAW)
+    without_starts = acted(file, RAW)
     np.testing.assert_array_equal(without_starts, expected_actions(model, RAW, np.arange(STEPS) == 0))
     forgetful = np.stack([load_policy(file).predict(observation)[0] for observation in RAW[:3]])
     assert (without_starts[:15] == actions[:15]).all()
@@ -75,10 +88,10 @@ def test_a_sequence_gets_the_models_own_actions(model: DistributionalPPO, file: 
 def test_environments_side_by_side_get_the_actions_of_each_alone(file: Path) -> None:
     side_by_side = np.stack([RAW, RAW[::-1]], axis=1)
     starts = np.stack([STARTS, STARTS[::-1]], axis=1)
-    actions = infer_signals(file, side_by_side, starts)
+    actions = acted(file, side_by_side, starts)
     assert actions.shape == (STEPS, 2, 1)
-    np.testing.assert_allclose(actions[:, 0], infer_signals(file, RAW, STARTS), atol=1e-8)
-    np.testing.assert_allclose(actions[:, 1], infer_signals(file, RAW[::-1], STARTS[::-1]), atol=1e-8)
+    np.testing.assert_allclose(actions[:, 0], acted(file, RAW, STARTS), atol=1e-8)
+    np.testing.assert_allclose(actions[:, 1], acted(file, RAW[::-1], STARTS[::-1]), atol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +113,7 @@ def test_the_wrappers_own_settings_are_followed(settings: dict[str, Any], tmp_pa
         seen = outer.normalize_obs(outer.venv.normalize_obs(observation) if "inner" in settings else observation)
         action, state = model.predict(seen, state, deterministic=True)
         actions.append(action)
-    np.testing.assert_array_equal(infer_signals(tmp_path / "model.zip", observations), np.stack(actions))
+    np.testing.assert_array_equal(acted(tmp_path / "model.zip", observations), np.stack(actions))
     assert load_policy(tmp_path / "model.zip").normalizes == outer.norm_obs
 
 
@@ -111,7 +124,7 @@ def test_statistics_without_the_wrappers_settings_take_its_defaults(
     for name in ("norm_obs", "clip_obs", "epsilon"):
         del content["state"]["normalizer_state"]["layers"][0][name]
     save_container(tmp_path / "older.zip", content)
-    np.testing.assert_array_equal(infer_signals(tmp_path / "older.zip", RAW, STARTS), expected_actions(model, RAW))
+    np.testing.assert_array_equal(acted(tmp_path / "older.zip", RAW, STARTS), expected_actions(model, RAW))
 
 
 def test_loading_and_acting_leave_the_generators_alone(file: Path) -> None:
@@ -121,7 +134,7 @@ def test_loading_and_acting_leave_the_generators_alone(file: Path) -> None:
     torch.manual_seed(5)
     np.random.seed(5)
     policy = load_policy(file)
-    policy.infer(RAW)
+    acted(policy, RAW)
     assert torch.equal(torch.rand(3), expected[0])
     assert np.random.rand() == expected[1]
     assert (policy.device.type, policy.action_space.shape, policy.observation_space.shape) == ("cpu", (1,), (3,))
@@ -154,8 +167,8 @@ def test_without_a_digest_a_warning_or_a_refusal(file: Path, tmp_path: Path) -> 
 def test_cuda_acts_as_the_cpu_does(file: Path) -> None:
     policy = load_policy(file, map_location="cuda")
     assert policy.device.type == "cuda"
-    expected = infer_signals(file, RAW, STARTS)
-    np.testing.assert_allclose(policy.infer(RAW, STARTS), expected, atol=0.05 * np.ptp(expected))
+    expected = acted(file, RAW, STARTS)
+    np.testing.assert_allclose(acted(policy, RAW, STARTS), expected, atol=0.05 * np.ptp(expected))
 
 
 def test_actions_can_be_drawn_instead(file: Path) -> None:
@@ -174,9 +187,7 @@ def test_of_named_observations_those_are_normalised_that_training_normalised(tmp
     model.save(tmp_path / "model.zip")
     observations = {"direction": RAW[:, :2], "speed": RAW[:, 2:] / 100}
     steps = [{name: values[step] for name, values in observations.items()} for step in range(STEPS)]
-    np.testing.assert_array_equal(
-        infer_signals(tmp_path / "model.zip", observations, STARTS), expected_actions(model, steps)
-    )
+    np.testing.assert_array_equal(acted(tmp_path / "model.zip", observations, STARTS), expected_actions(model, steps))
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -191,7 +202,7 @@ def test_images_may_have_their_channels_first_or_last(named: bool, tmp_path: Pat
     expected = expected_actions(model, steps, np.zeros(len(images), bool))
     assert np.ptp(expected) > 1e-4
     for given in (images, images.transpose(0, 3, 1, 2)):
-        found = infer_signals(tmp_path / "model.zip", {"camera": given} if named else given)
+        found = acted(tmp_path / "model.zip", {"camera": given} if named else given)
         np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
@@ -219,9 +230,3 @@ def test_statistics_that_cannot_be_right_are_refused(
     save_container(tmp_path / "bad.zip", edit(load_container(file), path, value))
     with pytest.raises(CheckpointError, match=rf"bad\.zip: .*{message}"):
         load_policy(tmp_path / "bad.zip")
-
-
-@pytest.mark.parametrize(("observations", "starts"), [(RAW[:0], None), (RAW, STARTS[1:]), (RAW[1:], STARTS)])
-def test_a_sequence_without_steps_or_with_other_starts_raises(observations: Any, starts: Any, file: Path) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011  # NumPy's and Python's own
-        infer_signals(file, observations, starts)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rlcore import UPGD, AdaptiveUPGD
-from rlcore.optim.noise import noise_to_signal
+from rlcore.optim.upgd_step import noise_to_signal
 
 SIZES = [(40, 30), (50,)]
 KINDS = {

@@ -191,35 +191,14 @@ def test_a_state_without_an_entry_is_refused(missing: str) -> None:
         scaler.load_state_dict(state)
 
 
-@EVERY_ESTIMATOR
-def test_relinking_warns_of_what_does_not_fit_and_keeps_the_rest(estimator: Any) -> None:
-    scaler = trained(estimator)
-    before: dict[Any, Any] = scaler.state_dict()
-    names = ["body.weight", "head.weight", "head.bias", "none", "extra"]
-    parameters = parameters_of((3, 2), (5,), (1,), (0,), (2,))
-    with pytest.warns(ResumeWarning, match=r"after 20 steps .*'head.weight'.*'extra'.*; those of 1 earlier") as caught:
-        scaler.update_parameters(zip(names, parameters, strict=True))
-    assert len(caught) == 1
-    assert "body.weight" not in str(caught[0].message)
-    assert [id(each) for each in scaler.parameters] == [*map(id, parameters)]
-    after: dict[Any, Any] = scaler.state_dict()
-    assert after["observations"].tolist() == [20, 0, 20, 0, 0]
-    for key in ("mean", "mean_square"):
-        assert after[key][[0, 2]].tolist() == before[key][[0, 2]].tolist()
-        assert after[key][[1, 4]].tolist() == [0.0, 0.0]
-    for key, values in after["estimator_state"].items():
-        old = before["estimator_state"][key]
-        assert leaves([values[0], values[2]]) == leaves([old[0], old[2]])
-        assert float(values[1].abs().sum() + values[4].abs().sum()) == 0.0
-    assert scaler.step_count == 20
-    assert train(scaler, 1, seed=0)[0] < 1.0
-
-
-def test_relinking_to_fewer_parameters_warns_and_before_the_first_step_is_silent() -> None:
+def test_relinking_to_other_shapes_starts_fresh_with_a_warning_and_before_the_first_step_is_silent() -> None:
     scaler = trained()
-    with pytest.warns(ResumeWarning, match="for no parameter; those of 2 earlier"):
-        scaler.update_parameters(parameters_of(*SHAPES[:2]))
-    assert len(scaler.parameters) == 2
+    with pytest.warns(ResumeWarning, match="of 20 steps are reset") as caught:
+        scaler.update_parameters(parameters_of((3, 2), (5,), (1,)))
+    assert len(caught) == 1
+    assert [tuple(each.shape) for each in scaler.parameters] == [(3, 2), (5,), (1,)]
+    assert scaler.step_count == 0
+    assert train(scaler, 1, seed=0)[0] == 1.0
     fresh = VarianceGradientScaler(parameters_of(*SHAPES))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

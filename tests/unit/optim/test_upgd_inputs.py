@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from rlcore.errors import NonFiniteGradientError, SettingError, StateError
-from rlcore.optim import UPGD, AdaptiveUPGD
+from rlcore.optim.upgd import UPGD, AdaptiveUPGD
 from tests.unit.optim.upgd_steps import (
     BOTH,
     SETTINGS,

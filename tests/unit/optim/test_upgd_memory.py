@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from rlcore import DistributionalPPO
 from rlcore.errors import NonFiniteGradientError, StateError
-from rlcore.optim import UPGD, AdaptiveUPGD
 from rlcore.optim.compiled import compiled
-from rlcore.optim.noise import noise_to_signal
+from rlcore.optim.upgd import UPGD, AdaptiveUPGD
+from rlcore.optim.upgd_step import noise_to_signal
 from tests.reference.noise_reference import noise as noise_of
 from tests.support.training import differing, make_envs, make_model
 from tests.unit.optim.upgd_steps import (

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rlcore.optim import UPGD, AdaptiveUPGD
+from rlcore.optim.upgd import UPGD, AdaptiveUPGD
 
 BOTH = pytest.mark.parametrize("optimizer_class", [UPGD, AdaptiveUPGD])
 SETTINGS: dict[str, Any] = {"lr": 0.1, "sigma": 0.1, "adaptive_noise": True, "beta_utility": 0.99}

@@ -28,8 +28,8 @@ from rlcore import (
     load_policy,
     save_checkpoint,
 )
-from rlcore.checkpoint import load_container, save_container
 from rlcore.checkpoint.codec import encode
+from rlcore.checkpoint.container import load_container, save_container
 from tests.support.space_cases import KEYED, Echo
 from tests.support.training import differing, make_envs, make_model
 

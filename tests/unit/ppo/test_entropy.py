@@ -10,7 +10,7 @@ from stable_baselines3.common.logger import Logger
 
 from rlcore import StateError
 from rlcore.ppo import logging, losses
-from rlcore.ppo.coefficients import EntropySchedule
+from rlcore.ppo.adaptive import EntropySchedule
 from tests.support.training import make_envs, make_model
 
 

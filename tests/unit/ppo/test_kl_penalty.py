@@ -13,8 +13,8 @@ from stable_baselines3.common.logger import Logger
 
 from rlcore import DistributionalPPO, ResumeWarning, StateError
 from rlcore.ppo import losses
-from rlcore.ppo.coefficients import KLPenalty
-from rlcore.ppo.values import QuantileValues
+from rlcore.ppo.adaptive import KLPenalty
+from rlcore.ppo.losses import QuantileValues
 from tests.support.training import make_model
 
 

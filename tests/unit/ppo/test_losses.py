@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rlcore.ppo import losses
-from rlcore.ppo.values import QuantileValues
+from rlcore.ppo.losses import QuantileValues
 
 
 def value_loss(

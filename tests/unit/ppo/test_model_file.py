@@ -83,27 +83,6 @@ def test_another_optimizer_on_loading_starts_fresh_says_so_and_trains(saved: Pat
     assert isinstance(loaded.policy.optimizer, torch.optim.Adam)
 
 
-@pytest.mark.parametrize(
-    ("saved_with", "changes", "rate"),
-    [
-        ({"optimizer_class": "adaptive_upgd"}, {"optimizer_class": "adam"}, 3e-4),
-        ({"optimizer_class": "adam"}, {"optimizer_class": "adaptive_upgd"}, 2e-3),
-        ({"optimizer_class": "adam", "learning_rate": 0.01}, {"optimizer_class": "adaptive_upgd"}, 0.01),
-        ({"optimizer_class": "adam"}, {"optimizer_class": "adaptive_upgd", "learning_rate": 0.02}, 0.02),
-        ({"optimizer_class": "adam", "learning_rate": 2e-3}, {"n_epochs": 1}, 2e-3),
-    ],
-)
-def test_another_optimizer_on_loading_brings_its_rate_unless_one_was_chosen(
-    saved_with: dict[str, Any], changes: dict[str, Any], rate: float, tmp_path: Path
-) -> None:
-    make_model(**saved_with).save(tmp_path / "model.zip")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResumeWarning)
-        loaded = DistributionalPPO.load(tmp_path / "model.zip", device="cpu", **changes)
-    assert loaded.lr_schedule(1.0) == rate
-    assert {group["lr"] for group in loaded.policy.optimizer.param_groups} == {rate}
-
-
 def test_a_model_trained_behind_a_normaliser_is_not_let_loose_on_raw_observations(tmp_path: Path) -> None:
     model = make_model(make_envs(normalize=True))
     model.learn(48)

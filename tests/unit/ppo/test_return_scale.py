@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env import VecEnvWrapper
 from torch import nn
 
 from rlcore import DistributionalPPO, NonFiniteReturnError, ReturnScale, StateError
-from rlcore.ppo.returns import Moments
+from rlcore.ppo.adaptive import Moments
 from tests.support.training import acting, differing, make_envs, make_model
 
 STILL: dict[str, Any] = {"optimizer_class": "sgd", "learning_rate": 1e-30, "variance_gradient_scaling": False}

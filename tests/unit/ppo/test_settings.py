@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 
 from rlcore import DistributionalPPO, PPOSettings, ResumeWarning, SettingError, UnknownSettingError, load_policy
-from rlcore.ppo.construction import NO_SETTINGS
+from rlcore.ppo.saving import NO_SETTINGS
 from rlcore.ppo.settings import resolve_settings
 from tests.support.space_cases import BOX, IMAGE, TWO, Echo
 from tests.support.training import make_envs, make_model

@@ -19,8 +19,8 @@ from rlcore import (
     load_checkpoint,
     save_checkpoint,
 )
-from rlcore.checkpoint import load_container, save_container
-from rlcore.state.registry import LEARNT, Scope, StatePart
+from rlcore.checkpoint.container import load_container, save_container
+from rlcore.state.training import LEARNT, Scope, StatePart
 from tests.support.training import differing, make_envs, make_model, tensors_in
 
 PATHS = ["save", "pickle", "deepcopy", "parameters", "checkpoint"]

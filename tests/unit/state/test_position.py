@@ -12,16 +12,13 @@ import pytest
 import torch
 
 from rlcore.errors import StateError
-from rlcore.state.position import (
+from rlcore.state.training import (
     apply_generators,
     capture_generators,
     check_generators,
     generator_from_state,
     generator_state,
 )
-
-KINDS = [np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64]
-NAMES = "PCG64, PCG64DXSM, MT19937, Philox, SFC64"
 
 
 @pytest.fixture(autouse=True)
@@ -125,59 +122,42 @@ def through_state(generator: np.random.Generator) -> np.random.Generator:
     return generator_from_state(generator_state(generator), "it")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_generator_of_numpy_goes_on_from_plain_values(kind: type[np.random.BitGenerator]) -> None:
-    generator = np.random.Generator(kind(3))
+def test_a_generator_of_numpy_goes_on_from_plain_values() -> None:
+    generator = np.random.Generator(np.random.PCG64(3))
     generator.random(1001)
     generator.integers(9, dtype=np.int32)  # keeps half of 64 bits
     state = generator_state(generator)
     back = generator_from_state(state, "it")
-    assert type(back.bit_generator) is kind
     assert generator_state(back) == state
     assert back.random(1001).tolist() == generator.random(1001).tolist()
 
 
-def test_integers_of_every_size_of_a_state_stay_exact() -> None:
-    """Of 128 bits, and of 64 with the highest bit in some entries only, which NumPy would make floats by itself."""
-    pcg, philox = (generator_state(np.random.Generator(kind(3))) for kind in (np.random.PCG64, np.random.Philox))
-    pcg["state"] = {"state": 2**128 - 1, "inc": 2**127 + 1}
-    philox["state"] = {"counter": [2**64 - 1, 1, 2**63 + 1, 3], "key": [2**64 - 1, 1]}
-    philox["uinteger"] = 2**32 - 1
-    for state in (pcg, philox):
-        assert generator_state(generator_from_state(state, "it")) == state
+def test_integers_of_128_bits_stay_exact() -> None:
+    state = generator_state(np.random.Generator(np.random.PCG64(3)))
+    state |= {"state": {"state": 2**128 - 1, "inc": 2**127 + 1}, "uinteger": 2**32 - 1}
+    assert generator_state(generator_from_state(state, "it")) == state
 
 
-class Custom(np.random.PCG64):
-    pass
-
-
-def test_a_generator_that_is_not_of_numpy_is_not_stored() -> None:
-    with pytest.raises(StateError, match=f"^the generator Custom cannot be stored; use one of {NAMES}$"):
-        generator_state(np.random.Generator(Custom(3)))
+def test_a_generator_of_another_kind_is_not_stored() -> None:
+    with pytest.raises(StateError, match=r"^the generator Philox cannot be stored"):
+        generator_state(np.random.Generator(np.random.Philox(3)))
 
 
 @pytest.mark.parametrize(
-    ("kind", "change", "said"),
+    ("change", "said"),
     [
-        *((np.random.PCG64, with_entry("bit_generator", value=value), "bit_gen") for value in ("Custom", None, ["x"])),
-        (np.random.PCG64, with_entry("seed", value=3), "unknown keys"),
-        (np.random.PCG64, with_entry("state", value=3), "'state'"),
-        (np.random.PCG64, with_entry("state", "inc", value=2**128), "'inc'"),
-        (np.random.Philox, with_entry("state", "key", value=[0, 2**64]), "Philox does not take this state"),
-        (np.random.Philox, with_entry("state", "key", value=[0]), "'key'"),
-        (np.random.MT19937, with_entry("state", "key", 5, value=2**32), "MT19937 does not take this state"),
-        (np.random.MT19937, with_entry("state", "pos", value=625), "from 0 to 624, and is 625;"),
-        (np.random.PCG64, with_entry("uinteger", value=2**32), "PCG64 does not take this state ("),
-        (np.random.MT19937, with_entry("state", "pos", value=-1), "'pos'"),
+        *((with_entry("bit_generator", value=value), "bit_gen") for value in ("Custom", None, ["x"])),
+        (with_entry("seed", value=3), "unknown keys"),
+        (with_entry("state", value=3), "'state'"),
+        (with_entry("state", "inc", value=2**128), "'inc'"),
+        (with_entry("has_uint32", value=2), "'has_uint32'"),
+        (with_entry("uinteger", value=2**32), "'uinteger'"),
     ],
 )
 def test_what_a_generator_of_numpy_does_not_take_is_refused_with_its_place(
-    kind: type[np.random.BitGenerator], change: Callable[[Any], None], said: str
+    change: Callable[[Any], None], said: str
 ) -> None:
-    state = generator_state(np.random.Generator(kind(3)))
+    state = generator_state(np.random.Generator(np.random.PCG64(3)))
     change(state)
-    with pytest.raises(StateError) as caught:
+    with pytest.raises(StateError, match=f"^it.*{said}.*Nothing was changed"):
         generator_from_state(state, "it")
-    assert str(caught.value).startswith("it")
-    assert said in str(caught.value)
-    assert str(caught.value).endswith("Nothing was changed.")

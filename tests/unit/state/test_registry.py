@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rlcore.errors import ResumeWarning, StateError
-from rlcore.state.registry import Scope, StatePart, TrainingState, snapshot
+from rlcore.state.training import Scope, StatePart, TrainingState, snapshot
 
 
 class Piece:

@@ -1,12 +1,14 @@
-"""Where a training is: counters and finished episodes, the last observations, and the states of random generators."""
+"""The state of a training: the registry of its parts, where it is, and the states of random generators."""
 
 from __future__ import annotations
 
 import math
 import random
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -17,20 +19,163 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from torch import Tensor
 
 from rlcore.checkpoint import codec
+from rlcore.checkpoint.container import unusable
 from rlcore.checkpoint.torch_file import DTYPES
-from rlcore.errors import CheckpointError, NonFiniteObservationError, StateError
-from rlcore.state.tree import FREE, REMEDY, Rule, fit, misfit
+from rlcore.errors import CheckpointError, ResumeWarning, StateError, warn_caller
+from rlcore.state.tree import FREE, REMEDY, SAME, Rule, fit, misfit
 from rlcore.types import StateDict, StateValue
+
+
+class Scope(Enum):
+    """Who takes a part of the state along."""
+
+    LEARNER = "learner"
+    """What updates change: taken by ``get_parameters()``, checkpoints, model files and pickles."""
+    COLLECTED = "collected"
+    """What collecting rollouts changes and belongs to what was learnt: taken like LEARNER."""
+    PROGRESS = "progress"
+    """How far training has come: model files and pickles."""
+    RUN = "run"
+    """Where the run is (environments, generators): model files and pickles, restored when training goes on."""
+
+
+LEARNT = (Scope.LEARNER, Scope.COLLECTED)
+"""The scopes of what parameters consist of."""
+
+
+def _nothing(*_: StateDict) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class StatePart:
+    """One named part of a training.
+
+    :param capture: returns the present state, or None where there is nothing to save
+    :param restore: restores a state; raises StateError and changes nothing if it does not fit. That of a RUN part is
+        called when training goes on, not before
+    :param reset: starts the part fresh, for a file that does not have it
+    :param required: whether a set of parameters without it is incomplete
+    :param check: raises StateError for a state of a RUN part that could never be restored
+    """
+
+    key: str
+    scope: Scope
+    capture: Callable[[], StateDict | None]
+    restore: Callable[[StateDict], None]
+    reset: Callable[[], None] = _nothing
+    required: bool = False
+    check: Callable[[StateDict], object] = _nothing
+
+
+def snapshot(value: StateValue) -> StateValue:
+    """Return a copy that shares no tensor with its source, detached from any graph."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: snapshot(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [snapshot(item) for item in value]
+    return value
+
+
+class TrainingState:
+    """Captures and restores the parts of one model, in their order.
+
+    :param pending: RUN parts by key that were given and not yet restored; captured in place of the present state
+    """
+
+    def __init__(self, parts: Sequence[StatePart], pending: dict[str, StateDict]) -> None:
+        self.parts = {part.key: part for part in parts}
+        self.pending = pending
+
+    def capture(self, *scopes: Scope) -> dict[str, StateDict | None]:
+        """Return snapshots of the parts of these scopes, by key; None for a part that has nothing to save."""
+        found: dict[str, StateDict | None] = {}
+        for key, part in self.parts.items():
+            if part.scope in scopes:
+                is_pending = part.scope is Scope.RUN and key in self.pending
+                found[key] = snapshot(self.pending[key] if is_pending else part.capture())  # type: ignore[assignment]
+        return found
+
+    def resume(self) -> None:
+        """Restore the pending parts.
+
+        :raises StateError: a state does not fit; all stay pending
+        """
+        for part in self.parts.values():
+            if part.scope is Scope.RUN and part.key in self.pending:
+                with unusable(part.key):
+                    part.restore(snapshot(self.pending[part.key]))  # type: ignore[arg-type]
+
+    def restore(
+        self,
+        states: Mapping[str, StateDict | None],
+        *,
+        exact_match: bool = True,
+        expected: Collection[Scope] = LEARNT,
+    ) -> None:
+        """Restore every given state, or none of them; those of RUN parts become pending.
+
+        With ``exact_match`` a required part must be given, and a part that is left out starts fresh, with one warning.
+        Without it, what is left out stays as it is, and a state that the model has no use for is passed over.
+
+        :param expected: the scopes that may be given, and whose parts count as left out where they are not
+        :raises StateError: for an unknown key, a required part left out, a state that does not fit
+        :raises ResumeWarning: where a filter makes an error of the warning; nothing is changed
+        """
+        given = {key: state for key, state in states.items() if state is not None}
+        known = {key for key, part in self.parts.items() if part.scope in expected}
+        missing = [part.key for part in self.parts.values() if part.required and part.key not in given and exact_match]
+        if missing or not known.issuperset(given):
+            unknown = sorted(map(str, given.keys() - known))
+            raise StateError(f"missing are {missing}, and unknown here {unknown}; known are {sorted(known)}")
+        absent = [p for p in self.parts.values() if exact_match and p.scope in expected and p.key not in given]
+        fresh = [p for p in absent if (p.key not in states if p.scope is Scope.RUN else p.capture() is not None)]
+        before, pending = self.capture(*LEARNT, Scope.PROGRESS), dict(self.pending)
+        try:
+            for key, state in given.items():
+                self._restore_part(self.parts[key], state, exact_match)
+            self._start_fresh(fresh)
+        except BaseException:
+            self._put_back(before)
+            self.pending.clear()
+            self.pending.update(pending)
+            raise
+
+    def _restore_part(self, part: StatePart, state: StateDict, exact_match: bool) -> None:
+        with unusable(part.key):
+            if not isinstance(state, Mapping):
+                raise StateError(f"{part.key} must be a dict of state, got {type(state).__name__}")
+            if part.scope is Scope.RUN:
+                part.check(state)
+                self.pending[part.key] = snapshot(state)  # type: ignore[assignment]
+            elif exact_match or part.scope not in LEARNT or part.capture() is not None:
+                part.restore(snapshot(state))  # type: ignore[arg-type]
+
+    def _put_back(self, states: Mapping[str, StateDict | None]) -> None:
+        for key, state in states.items():
+            if state is not None:
+                self.parts[key].restore(state)
+
+    def _start_fresh(self, parts: Iterable[StatePart]) -> None:
+        keys = []
+        for part in parts:
+            part.reset()
+            keys.append(part.key)
+        if keys:
+            warn_caller(
+                f"no state for {', '.join(keys)}: it starts fresh, for what was measured under other weights or in "
+                "another way would not fit these, so training does not go on exactly where it stopped",
+                ResumeWarning,
+            )
+
 
 Observations = NDArray[Any] | dict[str, NDArray[Any]]
 WINDOWS = ("ep_info_buffer", "ep_success_buffer")
 _COUNTERS = ("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates", "_n_calls")
 _FORM: dict[str, Any] = {**dict.fromkeys(_COUNTERS, 0), "_current_progress_remaining": 1.0, "exploration_rate": 0.0}
 """Attributes; ``_n_calls`` and ``exploration_rate`` are those of DQN and QRDQN alone."""
-_BIT_GENERATORS: Mapping[str, type[np.random.BitGenerator]] = {
-    kind.__name__: kind
-    for kind in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
-}
 
 
 def capture_progress(model: BaseAlgorithm) -> StateDict:
@@ -42,11 +187,16 @@ def capture_progress(model: BaseAlgorithm) -> StateDict:
     return state
 
 
-def _storable(entry: Any) -> Any:
-    if isinstance(entry, dict):
-        values = {key: _storable(value) for key, value in entry.items()}
-        return {key: value for key, value in values.items() if not (isinstance(value, dict) and codec.KIND in value)}
-    return codec.encode(entry.tolist() if isinstance(entry, np.ndarray) else entry, "")
+def _storable(value: Any) -> Any:
+    """Return what a file can hold of an entry of an episode; None for any other object in it."""
+    if isinstance(value, dict):
+        entries = {key: _storable(each) for key, each in value.items()}
+        return {key: each for key, each in entries.items() if each is not None or value[key] is None}
+    if isinstance(value, list | tuple):
+        return [_storable(each) for each in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist() if value.dtype.kind in "biufU" else None
+    return value if value is None or type(value) in (bool, int, float, str) else None
 
 
 def restore_progress(model: BaseAlgorithm, state: object, least: float = -math.inf) -> None:
@@ -164,36 +314,6 @@ def _check(value: Any, where: str, space: spaces.Space[Any] | None, n_envs: int)
         raise StateError(f"{where} holds other values than {space} has, NaN or infinity; {REMEDY}")
 
 
-class CheckedObservations(BaseAlgorithm):
-    """Goes before an algorithm of Stable-Baselines3, which assigns ``_last_obs`` after every reset and step."""
-
-    _checked_obs: Observations | None = None
-
-    @property
-    def _last_obs(self) -> Observations | None:
-        """Return what the environments returned last; None before the first reset, and after NaN or infinity."""
-        return self._checked_obs
-
-    @_last_obs.setter
-    def _last_obs(self, returned: Any) -> None:
-        self._checked_obs = None
-        if found := _non_finite_rows(returned):
-            normalizer = self._vec_normalize_env  # in which one NaN makes the observations of all environments NaN
-            found = found if normalizer is None else _non_finite_rows(normalizer.get_original_obs()) or found
-            raise NonFiniteObservationError(
-                found,
-                f"the observation of environment {', '.join(map(str, found))} holds NaN or infinity, so no action "
-                "would follow. Look at what reset() and step() return; nothing that was learnt has changed.",
-            )
-        self._checked_obs = returned
-
-
-def _non_finite_rows(observations: Any) -> tuple[int, ...]:
-    parts = observations.values() if isinstance(observations, dict) else [] if observations is None else [observations]
-    bad = [part for part in parts if not np.isfinite(part).all()]
-    return tuple(sorted({int(row) for part in bad for row in np.argwhere(~np.isfinite(part))[:, 0]}))
-
-
 def capture_generators() -> StateDict:
     """Return the states of Python's, NumPy's and torch's global generators."""
     version, internal, gauss = random.getstate()
@@ -257,46 +377,22 @@ def _numpy_state(fields: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def generator_state(generator: np.random.Generator) -> StateDict:
-    """Return the state of a NumPy generator as ints, strs and lists of ints (128-bit integers stay Python ints).
+    """Return the state of a NumPy generator, whose integers of 128 bits stay Python's.
 
-    :raises StateError: the bit generator is not one of NumPy's own
+    :raises StateError: the bit generator is not PCG64, which Gymnasium uses
     """
-    state = generator.bit_generator.state
-    if state["bit_generator"] not in _BIT_GENERATORS:
-        known = ", ".join(_BIT_GENERATORS)
-        raise StateError(f"the generator {state['bit_generator']} cannot be stored; use one of {known}")
-    return {key: _plain(value) for key, value in state.items()}
+    state: Any = generator.bit_generator.state
+    if state["bit_generator"] != "PCG64":
+        raise StateError(f"the generator {state['bit_generator']} cannot be stored; use numpy.random.PCG64")
+    return {name: state[name] for name in ("bit_generator", "state", "has_uint32", "uinteger")}
 
 
 def generator_from_state(value: StateValue, where: str) -> np.random.Generator:
     """Return a new generator that continues where :func:`generator_state` was taken.
 
-    :raises StateError: unknown bit generator, or a state that is not one of it
+    :raises StateError: a state that is not one of PCG64
     """
-    name = value.get("bit_generator") if isinstance(value, dict) else None
-    if not isinstance(name, str) or name not in _BIT_GENERATORS:
-        raise misfit(f"{where}.bit_generator", f"one of {', '.join(_BIT_GENERATORS)}", name)
-    bit_generator = _BIT_GENERATORS[name](0)
-    rules = dict.fromkeys(("state", "inc", "key", "counter", "buffer"), Rule(0, 2**128 - 1))
-    rules |= {"pos": Rule(0, 624)}  # NumPy would read beyond the key
-    fitted = fit(value, _plain(bit_generator.state), where, rules)
-    try:
-        bit_generator.state = _like(bit_generator.state, fitted)
-    except (ValueError, OverflowError, TypeError) as error:
-        raise StateError(f"{where}: {name} does not take this state ({error}); {REMEDY}") from error
+    bit_generator, wide = np.random.PCG64(0), Rule(0, 2**128 - 1)
+    rules = {"state": wide, "inc": wide, "has_uint32": Rule(0, 1), "uinteger": Rule(0, 2**32 - 1)}
+    bit_generator.state = fit(value, bit_generator.state, where, {**rules, "bit_generator": SAME})
     return np.random.Generator(bit_generator)
-
-
-def _plain(value: object) -> StateValue:
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, np.ndarray):
-        return [int(entry) for entry in value]
-    return value if isinstance(value, str) else int(value)  # type: ignore[call-overload]
-
-
-def _like(template: object, value: Any) -> Any:
-    """Return a fitted state with the arrays that NumPy wants."""
-    if isinstance(template, dict):
-        return {key: _like(entry, value[key]) for key, entry in template.items()}
-    return np.array(value, template.dtype) if isinstance(template, np.ndarray) else value
