@@ -162,8 +162,8 @@ def test_pages_of_some_claims_are_an_error(options: list[str], toy: Command, rep
     code, output, errors = toy("report", *options, "--reports", reports)
     assert (code, output) == (2, "")
     assert errors == (
-        f"rlverify: the pages are about all claims; for {options[1] if '--area' in options else 'TOY-01'} alone, "
-        "name a --format (json, junit, step-summary, html)\n"
+        "rlverify: the pages are about all claims; for one file or for some claims, name a --format "
+        "(json, junit, step-summary, html)\n"
     )
 
 
