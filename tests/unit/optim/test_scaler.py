@@ -255,7 +255,7 @@ def test_a_non_finite_gradient_is_named_and_changes_nothing(bad: float, named: b
     ("setting", "value", "message"),
     [
         *(("enabled", value, "boolean") for value in ("false", 1, None)),
-        ("beta", 1.0, "less than 1"), ("beta", 1.5, "less than or equal to 1"), ("beta", -0.1, "greater than or equal to 0"),
+        ("beta", 1.0, "less than 1"), ("beta", 1.5, "less than or equal to 1"), ("beta", -0.1, "or equal to 0"),
         *(("beta", value, "number") for value in (True, "0.9")), ("beta", float("nan"), "greater than or equal to 0"),
         ("alpha", -1.0, "greater than or equal to 0"), *(("alpha", value, "number") for value in (np.inf, None, True)),
         *(("eps", value, "greater than 0") for value in (0.0, -1e-8)),
