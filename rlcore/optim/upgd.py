@@ -173,7 +173,7 @@ class UPGD(Optimizer):
         return loss
 
     def _update(self, updates: Sequence[Update]) -> None:
-        """Check all of them before any is changed."""
+        """Step all parameters of a call; their gradients are checked before any parameter changes."""
         from rlcore.optim.upgd_kernel import CompiledPart  # imports Numba, which only the first step needs
 
         self._check(updates)

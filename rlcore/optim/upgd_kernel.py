@@ -3,7 +3,7 @@
 :class:`CompiledPart` is what the optimizers call. Each loop serves all tensors of a step in one call. ``table`` has a
 row per tensor: the addresses of its parameter, gradient, utility, first and second moment, its number of elements, its
 index among all parameters, and the row of ``coefficients`` that it follows. These rows are
-:class:`rlcore.optim.upgd.Coefficients`. Without moments, as in UPGD, the gradient is used for both, and the
+:class:`rlcore.optim.upgd_step.Coefficients`. Without moments, as in UPGD, the gradient is used for both, and the
 coefficients make it the direction.
 The formulas are those of :mod:`rlcore.optim.upgd_step` and :mod:`rlcore.optim.noise`.
 
@@ -163,7 +163,7 @@ def _all_finite(table):
 
 @inlined
 def _average_utility(parameter, gradient, utility, weight):
-    """Return the smallest and the largest as ordered integers, whose minimum vectorises; that of floats does not."""
+    """Average the utility in place; return its smallest and largest value as integers, whose minimum vectorises."""
     low, high = np.int32(2**31 - 1), np.int32(-(2**31))
     for i in range(len(utility)):
         value = _nearer(utility[i], _bounded(-_bounded(gradient[i]) * parameter[i]), weight)
@@ -281,7 +281,7 @@ def are_finite(tensors: Sequence[Tensor]) -> bool:
 
 
 class CompiledPart:
-    """The contiguous float32 parameters of a step on the CPU; the twin of :class:`rlcore.optim.upgd.Update`."""
+    """The contiguous float32 parameters of a step on the CPU; the twin of :class:`rlcore.optim.upgd_step.Update`."""
 
     def __init__(
         self,

@@ -236,7 +236,7 @@ class Update:
         return utility
 
     def _wide(self, value: Any) -> Any:
-        """In the precision of the state, as tensors without dimensions would otherwise widen one another."""
+        """Return a number, or a tensor of one, in the precision of the state, so that it widens no other tensor."""
         return value.to(state_dtype(self.parameter)) if isinstance(value, Tensor) else value
 
     def _if_taken(self, new: Tensor, old: Tensor) -> Tensor:
@@ -244,7 +244,7 @@ class Update:
 
 
 def noises_of(updates: Sequence[Update]) -> Iterator[Tensor]:
-    """Draw the noise of each; a device draws that of a whole group in the time of one."""
+    """Draw standard normal noise for each parameter, in one draw for all of a group on a device."""
 
     def place(each: Update) -> tuple[int, str]:
         on_cpu = each.parameter.is_cpu

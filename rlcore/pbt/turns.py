@@ -45,7 +45,7 @@ class OwnGenerators:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Apply them, and restore the others afterwards."""
+        """Make these generators the global ones inside of the block, and restore the former ones after it."""
         outside = capture_generators()
         apply_generators(self._state)
         try:
@@ -108,7 +108,7 @@ class TurnwiseTraining:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The same for all members and all turns."""
+    """Holds what every member and every turn of a population needs."""
 
     make_model: MakeModel
     performance: Performance

@@ -162,7 +162,7 @@ def _do(path: Path) -> None:
 
 
 def _after_error(job: _Job, error: BaseException) -> _Job:
-    """Return a job whose worker died, to do it again; raise any other error, and one worker too many."""
+    """Return a job to be done again, as its worker died; raise any other error, and that of too many deaths."""
     if not isinstance(error, BrokenProcessPool):
         error.add_note(f"in {job.task}")
         raise error

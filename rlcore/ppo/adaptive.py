@@ -99,12 +99,12 @@ class ReturnScale:
         self.snapshot = self.statistics
 
     def before_rollout(self) -> None:
-        """Called before each rollout."""
+        """Take the present statistics as the scale of the next rollout, if the rule is ``"snapshot"``."""
         if self.rule == "snapshot":
             self.activate()
 
     def before_update(self, returns: NDArray[Any], output_layers: Iterable[nn.Linear]) -> float:
-        """Called before each update.
+        """Measure a rollout before the update on it, and correct the critics for the new scale, by the rule.
 
         :param returns: the returns of the rollout, any shape
         :param output_layers: the layer of every critic that puts out z
@@ -121,7 +121,7 @@ class ReturnScale:
         return before.std / self.snapshot.std
 
     def after_update(self, returns: NDArray[Any]) -> None:
-        """Called after each update."""
+        """Measure the rollout that was trained on, if the rule is ``"snapshot"``."""
         if self.rule == "snapshot":
             self.update(returns)
 

@@ -173,7 +173,7 @@ class DistributionalPPO(saving.SavablePPO):
         self.kl_penalty.adapt(log.kl_of_last_epoch())
 
     def _scale_returns(self) -> None:
-        """Show the rollout's returns to the scale; critics follow it, and what the optimizer keeps of them."""
+        """Let the return scale measure the rollout, and rescale the optimizer's utilities of the critics with it."""
         layers = self.policy.value_net.output_layers()
         factor = self.value_scale.before_update(self.rollout_buffer.returns, layers)
         if isinstance(self.policy.optimizer, UPGD):

@@ -134,7 +134,7 @@ SUPPORTED: Final = (
 
 
 def _is_supported(space: Any, *, as_action: bool) -> bool:
-    """Return True for a space of the table in README.md."""
+    """Return True for a space of :data:`SUPPORTED`."""
     shape: Any = getattr(space, "shape", None)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         return bool(shape != (0,) and len(shape) <= 1 and not np.any(space.start))

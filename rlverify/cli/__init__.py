@@ -1,1 +1,1 @@
-"""The command line; the only package that prints and exits."""
+"""The command line: what users see printed."""

@@ -124,7 +124,7 @@ class Audit:
 
     @property
     def exit_code(self) -> int:
-        """As `rlverify.records.problems` says."""
+        """The exit code of the worst problem; see `rlverify.records.problems.exit_code_of`."""
         return exit_code_of(self.problems)
 
 

@@ -85,7 +85,7 @@ def _change(variant: Variant, was: SymptomEvidence | None, now: SymptomEvidence,
 def _telling(
     variant: Variant, was: SymptomEvidence | None, now: SymptomEvidence, runs: Sequence[Run]
 ) -> Observation | None:
-    """What a run of this variant observed: one that came out otherwise than all did before, if there is one."""
+    """Return what one run observed of a symptom: one that came out otherwise than all did before, if any did."""
     found = [each for run in runs if run.variant == variant for each in run.observations if each.symptom == now.symptom]
     held = was is None or _share(was) == 1.0
     return min(found, key=lambda each: each.holds is held, default=None)

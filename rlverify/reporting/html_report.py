@@ -136,7 +136,7 @@ class _Book:
         return f"#{self._anchor(place or page, anchor)}"
 
     def _anchor(self, page: str, name: str) -> str:
-        """What has a name in a page, in the file. Names that templates give are the same in both."""
+        """Return the anchor in the one file of what has a name in a page; names given by templates stay as they are."""
         if name in self._named or len(self._pages) == 1:
             return name
         return f"{self.stem(page)}-{name}" if name else self.stem(page)

@@ -101,7 +101,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """As `rlverify.records.problems` says."""
+        """The exit code of the worst problem; see `rlverify.records.problems.exit_code_of`."""
         return exit_code_of(self.problems)
 
     @property

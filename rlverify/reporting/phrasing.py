@@ -24,7 +24,7 @@ def claimed_in_words(figure: Figure) -> str:
 
 
 def origin(figure: Figure) -> str:
-    """Whose that interval is."""
+    """Say who claimed the interval of a figure."""
     return "said" if figure.document_gives == "interval" else "criterion, ours"
 
 

@@ -233,7 +233,7 @@ def _work(tasks: connection.Connection, folder: str) -> None:
 
 
 def _end_with_parent(folder: str) -> None:
-    """Without its parent, a worker would run its task to the end."""
+    """End this worker as soon as its parent has ended; it would run its task to the end otherwise."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

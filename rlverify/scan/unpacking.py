@@ -210,7 +210,7 @@ def _findings_of_zip(content: BinaryIO, place: Place, budget: UnpackBudget, dept
 
 
 def _has_bytes_behind_its_end(content: BinaryIO) -> bool:
-    """So a model file is that lost its end, as `zipfile` then takes the end of an archive in it for its own."""
+    """Say if bytes follow the archive, as in a cut model file: `zipfile` then reads the end of an inner archive."""
     size = content.seek(0, io.SEEK_END)
     content.seek(max(0, size - _END_RECORD_BYTES - _MAX_COMMENT_BYTES))
     end = content.read()

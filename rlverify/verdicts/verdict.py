@@ -264,7 +264,7 @@ class Record:
 
 
 def attached(records: Sequence[Record]) -> list[Record]:
-    """The same records, those of claims with those of their conditions; what has some keeps these."""
+    """Give each claim's record those of its conditions, unless it has them already."""
     found: dict[str, list[Record]] = {}
     for record in records:
         found.setdefault(record.claim.condition_of, []).append(record)
@@ -281,7 +281,7 @@ def with_conditions(records: Sequence[Record]) -> list[Record]:
 
 
 class ClaimStatus(StrEnum):
-    """The worse, the earlier in a list."""
+    """What became of a claim; the worst comes first."""
 
     ERROR = "error"
     FAILED = "failed"

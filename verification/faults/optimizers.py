@@ -61,7 +61,7 @@ def _corrected_utility(update: Update) -> Tensor:
 
 @fault(
     "fnd-28-negative-maximum-inverts-protection",
-    target="rlcore.optim.upgd_step:utility_scale",
+    target="rlcore.optim.upgd:utility_scale",
     pins="25aaadc2912115b0",
 )
 def negative_maximum_inverts_protection(extremes: UtilityExtremes) -> Scalar:

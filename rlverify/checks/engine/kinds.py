@@ -1,6 +1,6 @@
 """Kinds of subjects that are no algorithms: optimizers, gradient transforms, states of environments, checkpoints.
 
-Their rules are run and proven as those for algorithms are. What an adapter is there, the subject itself is here: a
+Their rules are run and proven as those for algorithms are. The subject takes the place of the adapter: a
 fault makes a wrong subject of a right one.
 """
 

@@ -209,7 +209,7 @@ def _restore(old: Any, new: Any, replace: Callable[[Any], None], twins: dict[int
 
 
 def _set_copy(value: Any, replace: Callable[[Any], None], twins: dict[int, Any]) -> None:
-    """Replace by a copy, in which every object that has a counterpart is the counterpart."""
+    """Replace a value by a copy that refers to counterparts (``twins``) instead of the original objects."""
     replace(value.detach().clone() if is_tensor(value) and not value.is_leaf else copy.deepcopy(value, twins))
 
 
