@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch import Tensor, nn
 
+from rlcore.optim import upgd
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD
-from rlcore.optim.upgd_step import bounded, gate, utility_extremes, utility_scale, weight_utility
+from rlcore.optim.upgd_step import bounded, gate, utility_extremes, weight_utility
 
 BOTH = pytest.mark.parametrize("optimizer_class", [UPGD, AdaptiveUPGD])
 LARGEST = float(np.finfo(np.float32).max)
@@ -32,7 +33,7 @@ ANY = tensors(-LARGEST, LARGEST)
 
 
 def protect(*utilities: Tensor) -> list[Tensor]:
-    scale = utility_scale(utility_extremes(utilities))
+    scale = upgd.utility_scale(utility_extremes(utilities))
     return [gate(utility, scale) for utility in utilities]
 
 
