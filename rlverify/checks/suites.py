@@ -24,7 +24,7 @@ class Suite:
     A claim names a check of the suite and a fault. It holds if the check passes on the algorithm as it is, and fails
     once the fault is planted: a check that has never failed proves nothing.
 
-        suite = Suite("my-ppo", make=lambda seed: MyPPO("MlpPolicy", envs(seed), seed=seed), under_test=["myppo"])
+        suite = Suite("my-ppo", make=lambda seed: MyPPO("MlpPolicy", envs(seed), seed=seed))
         suite.add(checks.resume(steps=2048, interrupt_at=1024), checks.save_load(state=["ret_ema"]))
         suite.claim("MY-01", "The return average survives load()", check="save_load", fault=faults.forget("ret_ema"))
 
@@ -33,7 +33,6 @@ class Suite:
 
     :param name: of the suite
     :param make: makes a fresh model from a seed, with its environment
-    :param under_test: dotted names of the packages that the claims are about, for readers
     :param adapter: how to talk to the algorithm; Stable-Baselines3 and sb3-contrib need none
     :param seeds: all checks run under each of them
     :param expected_failures: reasons for which checks may fail, or `KnownFailure`, by name; such a check has to fail
@@ -46,7 +45,6 @@ class Suite:
         name: str,
         make: Callable[[int], Any],
         *,
-        under_test: Sequence[str] = (),
         adapter: Adapter | None = None,
         seeds: Sequence[int] = (0,),
         expected_failures: ExpectedFailures | None = None,
@@ -56,7 +54,6 @@ class Suite:
             raise ValueError(f"the suite {name!r} has no seed, so nothing would be checked; give seeds=[0]")
         check_settings(adapter, limit)
         self.name = name
-        self.under_test = (under_test,) if isinstance(under_test, str) else tuple(under_test)
         self.make, self._adapter, self._seeds, self._limit = make, adapter, tuple(seeds), limit
         self._expected = dict(expected_failures or {})
         self._rules: dict[str, Rule] = {}

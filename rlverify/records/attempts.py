@@ -1,4 +1,4 @@
-"""Turns an unexpected exception into a record. Holds the only broad ``except`` of the project."""
+"""Turns an unexpected exception into a record, so that others need no broad ``except``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Restores a model of Stable-Baselines3 from its zip file without unpickling anything.
 
-This is the only module of rlverify that needs torch and stable-baselines3. It imports them when it is called.
+This module imports torch and stable-baselines3 when it is called; the other modules of the scan do without them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError
 from rlverify.pickles.pickle_imports import content_of
+from rlverify.records.attempts import Crash, attempt
 from rlverify.records.errors import ModelFileError
 from rlverify.scan.unpacking import MODEL_FIELDS, SERIALIZED, parsed_fields
 
@@ -60,7 +61,7 @@ _RANGES: Final[Mapping[str, tuple[type, float, float]]] = {
 """Type and range of each setting and counter that a model takes over."""
 
 
-class MisfitError(ValueError):
+class MisfitError(Exception):
     """Part of a file does not fit the model."""
 
 
@@ -145,8 +146,6 @@ def _members(file: Any, name: str) -> dict[str, bytes]:
                 raise MisfitError(f"{name or 'it'} holds a member twice")
             return {member.filename: archive.read(member) for member in members}
     except DAMAGE as error:
-        if isinstance(error, MisfitError):
-            raise
         raise MisfitError(f"{name} cannot be read: {error}".strip()) from error
 
 
@@ -160,10 +159,10 @@ def _tensors(name: str, content: bytes) -> Any:
             is_storage = each.module == "torch" and each.name.endswith("Storage")
             if not is_storage and str(each) not in _IN_WEIGHTS:
                 raise MisfitError(f"its member {name} was not loaded: unpickling would import {str(each)!r:.80}")
-    try:
-        return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as error:  # torch's reader raises anything for content that it does not admit
-        raise MisfitError(f"its member {name} was not loaded: {' '.join(str(error).split())[:120]}") from error
+    found = attempt(lambda: torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
+    if isinstance(found, Crash):  # torch's reader raises anything for content that it does not admit
+        raise MisfitError(f"its member {name} was not loaded: {found.line[:120]}") from found.error
+    return found
 
 
 def _why_skipped(name: str, value: object, model: BaseAlgorithm) -> str:

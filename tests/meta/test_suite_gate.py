@@ -41,7 +41,7 @@ class Saving(Adapter):
         return fresh
 
 
-suite = Suite("learner", lambda seed: Learner(), adapter=Saving(), under_test=["suite_NUMBER"])
+suite = Suite("learner", lambda seed: Learner(), adapter=Saving())
 suite.add(checks.save_load(state=["average"]))
 suite.claim("L-01", "The average survives load()", check="save_load", fault=faults.forget("average"))
 """
