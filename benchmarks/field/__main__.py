@@ -1,5 +1,7 @@
 """Check the installed libraries, and write reports/measured/field-report.json and .md; about half an hour of one core.
 
+What is found in algorithms goes to a file for each library and version as well, which `rlverify check` reads.
+
 python -m benchmarks.field run [NAME...]    measures all algorithms and optimizers, or some
 python -m benchmarks.field report           writes the page of the last run again
 """
@@ -9,12 +11,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from benchmarks.field.findings import of_libraries
 from benchmarks.field.measuring import FieldTask, algorithm_tasks, measure, optimizer_tasks
 from benchmarks.field.page import render_field_report
 from benchmarks.field.records import read_field_report, text_of
+from rlverify.checks.engine.library import KNOWN
+from rlverify.evidence.files import canonical_json
 from rlverify.running.executors import ProcessExecutor
 
 FOLDER: Final = Path("reports/measured")
@@ -26,6 +32,7 @@ def main() -> None:
     known = sorted({each.name for each in (*algorithm_tasks(), *optimizer_tasks())})
     parser.add_argument("names", nargs="*", choices=[*known, []], metavar="NAME")
     parser.add_argument("--output", type=Path, default=FOLDER)
+    parser.add_argument("--known", type=Path, default=KNOWN, help="for what `rlverify check` knows of each library")
     arguments = parser.parse_args()
     data = arguments.output / "field-report.json"
     if arguments.action == "run":
@@ -33,7 +40,12 @@ def main() -> None:
         report = measure(arguments.names, executor=executor, on_done=_say)
         arguments.output.mkdir(parents=True, exist_ok=True)
         data.write_text(text_of(report), encoding="utf-8")
-    data.with_suffix(".md").write_text(render_field_report(read_field_report(data)), encoding="utf-8")
+    report = read_field_report(data)
+    data.with_suffix(".md").write_text(render_field_report(report), encoding="utf-8")
+    arguments.known.mkdir(parents=True, exist_ok=True)
+    for name, found in of_libraries(report).items():
+        text = canonical_json([asdict(each) for each in found])
+        (arguments.known / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 def _say(task: FieldTask, seconds: float) -> None:

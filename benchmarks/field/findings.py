@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, get_args
 
 from benchmarks.field.explanations import BY_DESIGN, EXPLANATIONS, OF_OPTIMIZERS, Explanation
-from benchmarks.field.records import Checked, Effect, Shown
-from rlverify.checks.engine.check_records import CheckRecord, Status
+from benchmarks.field.records import Checked, Effect, FieldReport, Shown
+from rlverify.checks.engine.check_records import CheckRecord, LibraryFinding, Status
 from rlverify.records.claims import Severity
 
 MARKS: Final = {
@@ -105,6 +105,19 @@ def findings(checked: Sequence[Checked], shown: Iterable[Shown] = ()) -> list[Fi
         for check, own in cases.items()
     ]
     return sorted(found, key=_rank)
+
+
+def of_libraries(report: FieldReport) -> dict[str, list[LibraryFinding]]:
+    """The findings about algorithms for each library and version, ``stable-baselines3-2.9.2``, by their numbers."""
+    found: dict[str, list[LibraryFinding]] = {}
+    for number, each in enumerate(findings(report.algorithms), start=1):
+        written = each.explanation
+        reports = tuple((bug.name, bug.url) for bug in written.known)
+        for library in dict.fromkeys(case.checked.library for case in each.cases):
+            names = tuple(dict.fromkeys(case.checked.name for case in each.cases if case.checked.library == library))
+            of = LibraryFinding(each.check, number, written.headline, written.cause, written.advice, reports, names)
+            found.setdefault(f"{library}-{report.versions[library]}", []).append(of)
+    return found
 
 
 def _rank(finding: FieldFinding) -> tuple[bool, int, int]:

@@ -13,11 +13,17 @@ from rlverify.checks.engine.rule import Rule
 from rlverify.checks.engine.rule_runs import chosen_rules, record_of
 from rlverify.checks.engine.session import TierName, tier_named
 from rlverify.checks.engine.subjects import Subject
+from rlverify.checks.rules.known_bugs import KNOWN_BUGS
+from rlverify.checks.rules.remedies import REMEDIES
 from rlverify.checks.suites import Suite
 
 
 def parametrize_with_checks(
-    subjects: Sequence[Subject | Suite], *, checks: Iterable[str] | None = None, tier: TierName | None = None
+    subjects: Sequence[Subject | Suite],
+    *,
+    checks: Iterable[str] | None = None,
+    tier: TierName | None = None,
+    strict: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A decorator for a test function with one argument ``check``, which it calls.
 
@@ -31,6 +37,7 @@ def parametrize_with_checks(
     :param subjects: with names that differ; a suite is its algorithm under each seed, with the suite's checks
     :param checks: names of the checks; by default all
     :param tier: of all subjects, such as ``smoke``; by default each one's own
+    :param strict: whether a failure that the library's own class has as well fails the test; it is an xfail otherwise
     :raises ValueError: if two subjects have one name, there is nothing to check, or there is no such tier
     :raises UnknownRuleError: if there is no check of a name
     """
@@ -39,6 +46,8 @@ def parametrize_with_checks(
     every = [one for each in subjects for one in (each.subjects if isinstance(each, Suite) else [each])]
     if tier is not None:
         every = [replace(each, tier=tier_named(tier)) for each in every]
+    if strict:
+        every = [replace(each, strict=True) for each in every]
     empty = [each.name for each in every if each.rules is not None and not each.rules]
     if empty or not every:
         raise ValueError(f"{empty[0] if empty else 'the list'} has no checks, so nothing would be checked; add some")
@@ -74,7 +83,7 @@ def _judge(record: CheckRecord) -> None:
     if record.status in (Status.INCONCLUSIVE, Status.NOT_APPLICABLE):
         pytest.skip(f"{record.status.value}: {record.finding.seen}")
     if record.status is Status.FAIL and not record.is_unexpected:
-        pytest.xfail(record.expected_failure)
+        pytest.xfail(record.expected_failure or record.outcome.removeprefix("fail, "))
     if record.is_unexpected:
         pytest.fail(text, pytrace=False)
 
@@ -87,7 +96,8 @@ def table(records: Sequence[CheckRecord]) -> str:
 
 def _entry(record: CheckRecord, width: int) -> str:
     line = f"{record.subject}  {record.check:<{width}}  {record.outcome}"
-    if record.status is Status.PASS and not record.is_unexpected and all(each.detected for each in record.proofs):
+    is_proven = record.status is Status.PASS and all(each.detected for each in record.proofs)
+    if not record.is_unexpected and (is_proven or record.is_librarys):
         return line
     return "\n    ".join([line, *details(record).splitlines()[1:]])
 
@@ -102,6 +112,7 @@ def details(record: CheckRecord) -> str:
         "why": found.why,
         "expected failure": record.expected_failure,
         "not detected": ", ".join(each.fault for each in record.proofs if not each.detected),
+        **(advice(record) if record.status is Status.FAIL else {}),
     }
     but = ", but a failure is expected" if record.expected_failure and record.status is Status.PASS else ""
     lines = [f"{record.subject}: {record.check}: {record.outcome}{but}"]
@@ -109,3 +120,16 @@ def details(record: CheckRecord) -> str:
     if record.reproduction and record.status in (Status.FAIL, Status.ERROR):
         lines += ["reproduce:", *(f"    {line}" for line in record.reproduction.splitlines())]
     return "\n".join(lines)
+
+
+def advice(record: CheckRecord) -> dict[str, str]:
+    """Whose failure it is, its cause and remedy, and public reports of its kind."""
+    library = record.library
+    reports = [(bug.name, bug.url) for bug in KNOWN_BUGS.get(record.check, ())]
+    rows = {"remedy": REMEDIES.get(record.check, ""), "reports": reports}
+    if library is not None and record.is_librarys and library.finding is not None:
+        found = library.finding
+        rows = {"cause": found.cause, "remedy": found.advice or rows["remedy"], "reports": found.reports or reports}
+    elif library is not None and library.other_causes:
+        rows = {"yours": f"{', '.join(library.other_causes)}; at the other causes, {library.text}", **rows}
+    return {**rows, "reports": ", ".join(f"{name} ({url})" for name, url in rows["reports"])}  # type: ignore[dict-item]

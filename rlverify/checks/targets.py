@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
-from collections.abc import Sequence
-from contextlib import redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -33,7 +34,12 @@ class Target:
 
 
 def import_targets(
-    texts: Sequence[str], folder: Path, limit: float | None = None, tier: TierName | None = None
+    texts: Sequence[str],
+    folder: Path,
+    limit: float | None = None,
+    tier: TierName | None = None,
+    *,
+    strict: bool = False,
 ) -> list[Target]:
     """The subjects of all targets; those of one name are named by their whole target.
 
@@ -47,6 +53,8 @@ def import_targets(
     given: dict[str, Any] = {} if limit is None else {"limit": limit}
     if tier is not None:
         given["tier"] = TIERS[tier]
+    if strict:
+        given["strict"] = True
     return [replace(each, subject=replace(each.subject, **given)) for each in renamed]
 
 
@@ -91,7 +99,7 @@ def _imported(text: str, place: str, folder: Path) -> ModuleType:
     searched = str(path.parent.resolve() if is_file else folder.resolve())
     if searched not in sys.path:
         sys.path.insert(0, searched)  # as `python file.py` and `python -m module` do
-    with redirect_stdout(sys.stderr):
+    with redirect_stdout(sys.stderr), _without_exit():
         module = attempt(lambda: _of_file(path) if is_file else importlib.import_module(place))
     if not isinstance(module, Crash):
         return module
@@ -99,6 +107,22 @@ def _imported(text: str, place: str, folder: Path) -> ModuleType:
     if isinstance(error, ModuleNotFoundError) and not is_file and f"{place}.".startswith(f"{error.name}."):
         raise UsageError(f"{text!r}: there is no module {error.name!r} in {folder} or installed; {FORM}") from error
     raise UsageError(f"{text!r}: importing {place} raises {module.line}") from error
+
+
+@contextmanager
+def _without_exit() -> Iterator[None]:
+    """Inside of the block, ``os._exit`` raises an error; what was registered with it does nothing later."""
+    ends, is_inside = os._exit, True
+
+    def refused(status: int) -> None:
+        if is_inside:
+            raise SystemExit(f"os._exit({status}) would end rlverify")
+
+    os._exit = refused  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        os._exit, is_inside = ends, False
 
 
 def _of_file(path: Path) -> ModuleType:

@@ -52,6 +52,9 @@ def check(
             help="smoke: no check starts after seven seconds, none is proven; full: more proofs. [default: default]"
         ),
     ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Count failures that the library's own class has as well.")
+    ] = False,
     json_file: Annotated[
         Path | None,
         typer.Option("--json", metavar="FILE", help="Write the records as JSON; - prints it, and nothing else."),
@@ -85,12 +88,12 @@ def check(
         raise typer.Exit
     if not targets:
         raise UsageError("name what to check, such as package.module:factory; `rlverify check --list` lists all checks")
-    found = import_targets(targets, folder, limit, tier)
+    found = import_targets(targets, folder, limit, tier, strict=strict)
     chosen = chosen_rules(checks or (), families or (), [each.subject for each in found])
     if where == "inline" and (jobs or 1) > 1:
         where = "processes"
     with executor_of(where, jobs, ray_address) as executor:
-        code = run_and_report(found, folder, chosen, files, executor, TargetSettings(folder, limit, tier))
+        code = run_and_report(found, folder, chosen, files, executor, TargetSettings(folder, limit, tier, strict))
     raise typer.Exit(code)
 
 

@@ -43,6 +43,7 @@ class TargetSettings:
     folder: Path
     limit: float | None = None
     tier: TierName | None = None
+    strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def _checked_in_workers(
 
 def _check(task: _CheckTask) -> tuple[CheckRecord, ...]:
     given = task.given
-    target = import_targets([task.text], given.folder, given.limit, given.tier)[task.number]
+    target = import_targets([task.text], given.folder, given.limit, given.tier, strict=given.strict)[task.number]
     target = replace(target, subject=replace(target.subject, name=task.name))
     return _records(target, task.chosen, lambda *_: None)
 
@@ -153,10 +154,21 @@ def check_parts(run: CheckRun) -> Iterator[Any]:
         yield Text(f"{each.target.subject.name} ({each.target.text})\n")
         yield _table(each)
         yield Text("")
-    for record in run.records:
-        if record.is_unexpected:
-            yield Text(f"{details(record)}\n")
+    yield from _wrong(run)
     yield Text(summary_of_checks(run))
+
+
+def _wrong(run: CheckRun) -> Iterator[Text]:
+    """What is not as expected in detail; of checks that one crash stopped, the first, and the names of the others."""
+    stopped: dict[tuple[str, str], list[str]] = {}
+    for record in run.records:
+        if record.status is Status.ERROR:
+            stopped.setdefault((record.subject, record.finding.seen), []).append(record.check)
+    for record in run.records:
+        own, *others = stopped.get((record.subject, record.finding.seen), [record.check])
+        if record.is_unexpected and record.check == own:
+            also = f"\nstops as well: {', '.join(others)}" if others else ""
+            yield Text(f"{details(record)}{also}\n")
 
 
 def _table(checked: CheckedSubject) -> Table:
@@ -169,6 +181,8 @@ def _table(checked: CheckedSubject) -> Table:
 def _status(record: CheckRecord) -> Text:
     """The status; its colour says nothing that the words do not."""
     style = STYLES_OF_STATUS.get(record.status, "")
+    if record.status is Status.FAIL and not record.is_unexpected and not record.known:
+        return Text("known", style="green")
     if record.expected_failure and record.status in (Status.PASS, Status.FAIL):
         style = "red" if record.is_unexpected else "green"
     return Text(record.status.value, style=style)
@@ -178,7 +192,7 @@ def _short(record: CheckRecord) -> str:
     """The outcome; of what is shown in detail below the table, only where it was seen."""
     if record.status is Status.FAIL and record.is_unexpected and record.finding.where:
         return record.finding.where
-    return outcome_words(record)
+    return outcome_words(record).removeprefix("known ")
 
 
 def run_suites(names: Sequence[str], folder: Path) -> tuple[tuple[Case, ...], tuple[Problem, ...], str]:

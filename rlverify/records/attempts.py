@@ -12,6 +12,9 @@ from typing import Final, TypeVar
 Result = TypeVar("Result")
 About = Callable[[BaseException], Callable[..., object] | None]
 ENGINE: Final = Path(__file__).parents[1]
+MOST_TRACE: Final = 10_000
+MOST_MESSAGE: Final = 1_000
+"""Characters that a record keeps."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,13 @@ class Crash:
     traceback: str
     error: BaseException
 
+    @property
+    def own_calls(self) -> str:
+        """The calls that led to it without those of the engine, the innermost last."""
+        calls = traceback.extract_tb(self.error.__traceback__)
+        own = [call for call in calls if not Path(call.filename).is_relative_to(ENGINE)]
+        return "".join(traceback.format_list(own))[:MOST_TRACE].rstrip()
+
 
 def attempt(action: Callable[[], Result], about: About = lambda _: None) -> Result | Crash:
     """Whatever the action returns, or its crash as a record.
@@ -33,11 +43,18 @@ def attempt(action: Callable[[], Result], about: About = lambda _: None) -> Resu
     """
     try:
         return action()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a probe throws is a finding about it
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever a probe throws is a finding about it
         file, number = _place(error, about(error))
-        message = " ".join(str(error).split())
+        message = printable(" ".join(str(error)[:MOST_MESSAGE].split()))
         line = f"{type(error).__name__}: {message} ({'/'.join(file.parts[-2:])}:{number})"
         return Crash(line, "".join(traceback.format_exception(error)), error)
+
+
+def printable(text: str) -> str:
+    """A text with its control characters as escapes."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _place(error: BaseException, about: Callable[..., object] | None) -> tuple[Path, int]:

@@ -42,25 +42,38 @@ class CheckRun:
 
     @property
     def exit_code(self) -> int:
-        """1 if a check failed or an expected failure passed, whatever else went wrong; 2 if one could not be run."""
+        """1 if a check failed or an expected failure passed, whatever else went wrong; 2 if one could not be run.
+
+        2 as well if no check was decided, since nothing is known then.
+        """
         unexpected = {each.status for each in self.records if each.is_unexpected}
         if unexpected - {Status.ERROR}:
             return CLAIM_FELL
-        return HARNESS_FAILED if unexpected else AS_EXPECTED
+        return HARNESS_FAILED if unexpected or not self.is_decided else AS_EXPECTED
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether any check passed or failed."""
+        return any(each.status in (Status.PASS, Status.FAIL) for each in self.records)
 
 
 def summary_of_checks(run: CheckRun) -> str:
     """All records in one line: how many passed, were proven, failed, and so on."""
     found = Counter(each.status for each in run.records)
     proven = sum(any(proof.detected for proof in each.proofs) for each in run.records if each.status is Status.PASS)
-    expected = sum(each.status is Status.FAIL and not each.is_unexpected for each in run.records)
+    failed = [each for each in run.records if each.status is Status.FAIL and not each.is_unexpected]
+    librarys = sum(each.known is None for each in failed)
+    notes = {"as expected": len(failed) - librarys, "known in the library": librarys}
+    noted = ", ".join(f"{count} {text}" for text, count in notes.items() if count)
     words = {
         Status.PASS: f"passed ({proven} proven)",
-        Status.FAIL: f"failed ({expected} as expected)" if expected else "failed",
+        Status.FAIL: f"failed ({noted})" if noted else "failed",
         Status.ERROR: "could not be run",
     }
     parts = [f"{found[status]} {words.get(status, status.value)}" for status in Status if found[status]]
     number = len(run.records)
+    if not run.is_decided:
+        parts.append("so that nothing is decided")
     return f"{number} check{'s' * (number != 1)}: {', '.join(parts) or 'none'}"
 
 
@@ -72,13 +85,15 @@ def outcome_words(record: CheckRecord) -> str:
     if record.status is Status.FAIL and record.expected_failure:
         other, known = record.other_causes, record.expected_failure
         return f"{other} (known failure: {known})" if other else f"as expected: {known}"
+    if record.status is Status.FAIL and record.is_librarys:
+        return record.outcome.removeprefix("fail, ")
     return record.finding.seen
 
 
 def reason_in_words(record: CheckRecord) -> str:
     """Status and outcome in one line."""
     words = outcome_words(record)
-    if record.status is Status.FAIL and record.expected_failure:
+    if record.status is Status.FAIL and (record.expected_failure or record.is_librarys):
         return f"fail, {words}"
     return f"{record.status.value}: {words}" if words else record.status.value
 

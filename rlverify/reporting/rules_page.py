@@ -9,6 +9,7 @@ from rlverify.checks.adapters.adapter import Adapter
 from rlverify.checks.engine.rule import RULES, Rule, first_paragraph
 from rlverify.checks.engine.session import SubjectSession
 from rlverify.checks.rules.known_bugs import KNOWN_BUGS
+from rlverify.checks.rules.remedies import REMEDIES
 
 HEAD: Final = """\
 <!-- Generated: `rlverify check --list --format markdown > docs/checks.md`. A test compares it with the program. -->
@@ -64,7 +65,8 @@ def _section(rule: Rule) -> str:
         rule.rationale,
         f"- Severity: {rule.severity}\n"
         f"- Rests on: {rests_on or 'no other check'}\n"
-        f"- Proven by: {faults_in_words(rule)}",
+        f"- Proven by: {faults_in_words(rule)}\n"
+        f"- Remedy: {REMEDIES[rule.name]}",
     ]
     bugs = [f"- [{bug.name}]({bug.url}): {bug.said}" for bug in KNOWN_BUGS.get(rule.name, ())]
     if bugs:

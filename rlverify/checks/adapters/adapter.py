@@ -90,6 +90,10 @@ class Adapter:
         """A model that is made as this one was, with other arguments of the constructor."""
         raise NotSupportedError("the adapter has no with_settings()")
 
+    def library_twin(self, model: Any) -> Any:  # noqa: ARG002
+        """A model of the library's own class with the same arguments; the model itself if it has no class of yours."""
+        raise NotSupportedError("the adapter has no library_twin()")
+
     def unknown_settings(self, model: Any) -> Mapping[str, Mapping[str, Any]]:  # noqa: ARG002
         """Arguments for `with_settings` that hold a name that does not exist, by the place of that name."""
         return {UNKNOWN: {UNKNOWN: 1}}

@@ -18,6 +18,12 @@ def layers(env: Any) -> Iterator[Any]:
         env = vars(env).get("venv", vars(env).get("env"))
 
 
+def layers_of_one(env: Any) -> Iterator[Any]:
+    """The layers of the first environment of a vector that holds its environments itself; none of others."""
+    own = vars(innermost(env)).get("envs")
+    return layers(own[0] if own else None)
+
+
 def innermost(env: Any) -> Any:
     """The environment inside of all wrappers; of a vector, the vector."""
     return list(layers(env))[-1]

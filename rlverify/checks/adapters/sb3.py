@@ -20,6 +20,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 
 from rlverify.checks.adapters.adapter import STEPS, UNKNOWN, Adapter, NotSupportedError
+from rlverify.checks.state.owners import owner_of_class
 
 TARGETS: Final = ("q_net_target", "quantile_net_target", "critic_target", "actor_target")
 SEEN: Final = ("new_obs", "actions", "rewards", "dones")
@@ -114,6 +115,10 @@ class SB3Adapter(Adapter):
         made: BaseAlgorithm = type(model)(**{**arguments(model), **settings})
         return made
 
+    def library_twin(self, model: BaseAlgorithm) -> BaseAlgorithm:
+        """The nearest class of Stable-Baselines3 or sb3-contrib, with a policy of theirs and the same environment."""
+        return library_twin(model)
+
     def unknown_settings(self, model: BaseAlgorithm) -> Mapping[str, Mapping[str, Any]]:
         """An unknown argument of the class, of the policy, of the optimizer, and of the network architecture."""
         return {**super().unknown_settings(model), **unknown_settings(model)}
@@ -202,6 +207,7 @@ def statistics(model: BaseAlgorithm) -> dict[str, Any]:
     return {f"{name}.{moment}": getattr(each, moment) for name, each in running.items() for moment in MOMENTS}
 
 
+LIBRARIES: Final = ("stable_baselines3", "sb3_contrib")
 RENAMED: Final = {"policy": "policy_class"}
 """Arguments of constructors that the model keeps under another name."""
 NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -224,6 +230,29 @@ def _argument_names(kind: type) -> list[str]:
         if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in parameters):
             break
     return found
+
+
+def library_twin(model: BaseAlgorithm) -> BaseAlgorithm:
+    """A model of the library's own class; classes of yours in ``policy_kwargs`` are left out with their arguments."""
+    kind, policy = _of_library(type(model)), _of_library(type(model.policy))
+    own = {name for name, value in model.policy_kwargs.items() if owner_of_class(_class_of(value)).is_yours}
+    dropped = own | {f"{name.removesuffix('_class')}_kwargs" for name in own}
+    if kind is type(model) and policy is type(model.policy) and not own:
+        return model
+    settings = {name: value for name, value in arguments(model).items() if name in _argument_names(kind)}
+    known = set(_argument_names(policy)) - dropped
+    kept = {name: value for name, value in model.policy_kwargs.items() if name in known}
+    made: BaseAlgorithm = kind(**{**settings, "policy": policy, "policy_kwargs": kept})
+    return made
+
+
+def _of_library(kind: type) -> type:
+    """The nearest class, upwards, of Stable-Baselines3 or sb3-contrib."""
+    return next(each for each in kind.__mro__ if each.__module__.partition(".")[0] in LIBRARIES)
+
+
+def _class_of(value: Any) -> type:
+    return value if isinstance(value, type) else type(value)
 
 
 def unknown_settings(model: BaseAlgorithm) -> dict[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from rlverify.checks.state.owners import Owner
 from rlverify.checks.state.tree import is_below
 from rlverify.records.claims import Severity
 
@@ -38,6 +39,7 @@ class CheckFinding:
     :param where: the path of the state or the step at which it shows; empty where nothing is wrong
     :param why: what was tried to find the reason, and its outcome; can be empty
     :param causes: of a failure, all paths that have to be restored, or where it shows; empty if no cause was looked for
+    :param owners: whose each cause is; empty where that is not known
     """
 
     status: Status
@@ -46,6 +48,48 @@ class CheckFinding:
     where: str = ""
     why: str = ""
     causes: tuple[str, ...] = ()
+    owners: tuple[Owner, ...] = ()
+
+
+@dataclass(frozen=True)
+class LibraryFinding:
+    """What the field report found in a version of a library.
+
+    :param number: of the finding in the report
+    :param reports: names and addresses of public reports
+    :param algorithms: names of the classes that have it
+    """
+
+    check: str
+    number: int
+    headline: str
+    cause: str
+    advice: str
+    reports: Sequence[Sequence[str]]
+    algorithms: Sequence[str]
+
+
+@dataclass(frozen=True)
+class LibraryFailure:
+    """A failure that the library's own class has as well.
+
+    :param library: name and version
+    :param algorithm: the name of that class
+    :param finding: of the field report; None if it has none
+    :param other_causes: causes that this class does not have, so that they are not the library's
+    """
+
+    library: str
+    algorithm: str
+    finding: LibraryFinding | None = None
+    other_causes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Where it is known, in words."""
+        if self.finding is None:
+            return f"{self.algorithm} of {self.library} fails as well"
+        return f"known in {self.library} (field report #{self.finding.number})"
 
 
 @dataclass(frozen=True)
@@ -55,6 +99,8 @@ class CheckRecord:
     :param proofs: of a check that passed, the faults that were planted to prove it
     :param unproven: why a check that passed has no proof; empty otherwise
     :param known: why this check may fail, by the caller; None if it must pass
+    :param library: of a failure, what the library's own class has of it; None for nothing
+    :param strict: whether a failure counts although it is the library's
     """
 
     subject: str
@@ -65,6 +111,8 @@ class CheckRecord:
     proofs: tuple[Proof, ...] = ()
     unproven: str = ""
     known: KnownFailure | None = None
+    library: LibraryFailure | None = None
+    strict: bool = False
     reproduction: str = ""
 
     @property
@@ -76,8 +124,13 @@ class CheckRecord:
     def is_unexpected(self) -> bool:
         """Whether a caller has to act."""
         if self.known is None:
-            return self.status in (Status.FAIL, Status.ERROR)
+            return self.status is Status.ERROR or (self.status is Status.FAIL and (self.strict or not self.is_librarys))
         return self.status in (Status.PASS, Status.ERROR) or bool(self.other_causes)
+
+    @property
+    def is_librarys(self) -> bool:
+        """Whether the library's own class fails in the same way."""
+        return self.library is not None and not self.library.other_causes
 
     @property
     def expected_failure(self) -> str:
@@ -98,6 +151,8 @@ class CheckRecord:
         """The status in words, with its proof: ``pass, proven by 3 faults``."""
         if self.status is Status.FAIL and self.known:
             return f"fail, with {self.other_causes}" if self.other_causes else "fail, as expected"
+        if self.status is Status.FAIL and self.library and self.is_librarys:
+            return f"fail, {self.library.text}"
         if self.status is not Status.PASS:
             return str(self.status.value)
         if self.unproven:

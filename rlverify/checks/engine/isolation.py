@@ -40,9 +40,11 @@ class Failed:
     """An action that did not return.
 
     :param reason: one line: the error with its place, the exit code, the signal, or the time limit
+    :param trace: of an error, the calls that led to it outside of this package
     """
 
     reason: str
+    trace: str = ""
 
 
 def in_process(action: Callable[[], Result], seconds: float) -> Result | Failed:
@@ -164,7 +166,7 @@ def _separate_streams() -> None:
 
 def _outcome(action: Callable[[], Result]) -> Result | Failed:
     found = attempt(action)
-    return Failed(found.line) if isinstance(found, Crash) else found
+    return Failed(found.line, found.own_calls) if isinstance(found, Crash) else found
 
 
 def _pickled(found: object) -> bytes:

@@ -6,15 +6,17 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from rlverify.checks.engine.check_records import CheckFinding, Status
 from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.session import SubjectSession
+from rlverify.checks.state.owners import Owner
 from rlverify.checks.state.tree import unequal
 from rlverify.records.attempts import attempt
 from rlverify.records.claims import Severity
 
+Blamed = Literal["class", "owner", "caller"]
 CheckFunction = Callable[[SubjectSession], CheckFinding]
 RULES: Final[dict[str, Rule]] = {}
 
@@ -27,6 +29,8 @@ class Rule:
     :param rests_on: rules that have to pass before this one means anything
     :param faults: those that can be planted into a subject to prove that the rule detects them
     :param must_be_proven: whether a pass that no fault proves is a failure, as it is for a claim about a fault
+    :param blamed: who is to blame for a failure: the library if its own class fails in the same way, the owner of the
+        cause, or always the caller, whose factory or promise the rule is about
     """
 
     name: str
@@ -37,6 +41,7 @@ class Rule:
     rests_on: tuple[str, ...] = ()
     faults: Callable[[SubjectSession], Sequence[GenericFault]] = lambda _session: ()
     must_be_proven: bool = False
+    blamed: Blamed = "class"
 
     @property
     def rationale(self) -> str:
@@ -50,6 +55,7 @@ def rule(
     *,
     rests_on: Sequence[str] = (),
     faults: Callable[[SubjectSession], Sequence[GenericFault]] | Sequence[GenericFault] = (),
+    blamed: Blamed = "class",
 ) -> Callable[[CheckFunction], CheckFunction]:
     """Register the decorated function as a rule of its name; the first sentence of its documentation is `expected`.
 
@@ -60,7 +66,8 @@ def rule(
     def register(function: CheckFunction) -> CheckFunction:
         name = function.__name__
         given = faults if callable(faults) else (lambda _session: tuple(faults))
-        RULES[name] = Rule(name, family, severity, first_paragraph(function), function, tuple(rests_on), given)
+        expected = first_paragraph(function)
+        RULES[name] = Rule(name, family, severity, expected, function, tuple(rests_on), given, blamed=blamed)
         return function
 
     return register
@@ -87,10 +94,12 @@ def passing() -> CheckFinding:
     return CheckFinding(Status.PASS)
 
 
-def failing(seen: str, *, where: str = "", why: str = "", causes: Sequence[str] | None = None) -> CheckFinding:
-    """Return the finding of a rule if something is wrong."""
+def failing(
+    seen: str, *, where: str = "", why: str = "", causes: Sequence[str] | None = None, owners: Sequence[Owner] = ()
+) -> CheckFinding:
+    """Return the finding of a rule if something is wrong; by default its cause is where it shows."""
     found = ((where,) if where else ()) if causes is None else tuple(causes)
-    return CheckFinding(Status.FAIL, seen=seen, where=where, why=why, causes=found)
+    return CheckFinding(Status.FAIL, seen=seen, where=where, why=why, causes=found, owners=tuple(owners))
 
 
 def compared(expected: Mapping[str, object], found: Mapping[str, object], seen: str) -> CheckFinding:

@@ -21,6 +21,7 @@ from rlverify.checks.engine.check_records import (
     Status,
     known_failure,
 )
+from rlverify.checks.engine.library import library_failure, twin_of
 from rlverify.checks.engine.rule import RULES, Rule, inconclusive
 from rlverify.checks.engine.session import SubjectError, SubjectSession, TierName
 from rlverify.checks.engine.subjects import Runs, Subject, subject
@@ -39,6 +40,7 @@ def check_algorithm(
     expected_failures: ExpectedFailures | None = None,
     limit: float = 60.0,
     tier: TierName = "default",
+    strict: bool = False,
     on_check: Progress = lambda _subject, _check: None,
 ) -> list[CheckRecord]:
     """Run the rules on one algorithm; nothing is raised for what the algorithm does.
@@ -51,11 +53,20 @@ def check_algorithm(
         reported
     :param limit: seconds that each process of a check may take
     :param tier: ``smoke``: no check starts after seven seconds, and nothing is proven; ``full``: more proofs
+    :param strict: whether failures count that the library's own class has as well
     :param on_check: called with the names of subject and rule before each rule
     :raises UnknownRuleError: if there is no rule of a name
     :raises ValueError: if there is no such tier
     """
-    made = subject(factory, name=name, adapter=adapter, expected_failures=expected_failures, limit=limit, tier=tier)
+    made = subject(
+        factory,
+        name=name,
+        adapter=adapter,
+        expected_failures=expected_failures,
+        limit=limit,
+        tier=tier,
+        strict=strict,
+    )
     return check_subject(made, checks=checks, on_check=on_check)
 
 
@@ -108,7 +119,7 @@ def _session(made: Subject) -> SubjectSession | CheckFinding:
 
     found = attempt(lambda: session.run(action, shows_warnings=True))
     if isinstance(found, Crash):
-        return CheckFinding(Status.ERROR, seen=_reason(found))
+        return _error(found)
     if isinstance(found, str):
         return CheckFinding(Status.ERROR, seen=found)
     name, modules = found
@@ -125,7 +136,7 @@ def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
     runs.reported.add(rule.name)
     base = CheckRecord(made.name, rule.name, rule.family, rule.severity, CheckFinding(Status.ERROR))
     known, lines = known_failure(made.expected_failures, rule.name), made.reproduction(rule.name)
-    base = replace(base, known=known, reproduction=lines)
+    base = replace(base, known=known, strict=made.strict, reproduction=lines)
     if isinstance(session, CheckFinding):
         return replace(base, finding=replace(session, expected=rule.expected))
     if made.tier.seconds is not None and runs.seconds >= made.tier.seconds:
@@ -140,6 +151,8 @@ def _judged(rule: Rule, session: SubjectSession, runs: Runs, base: CheckRecord) 
     """The record of a rule that is run, and proven if it passes."""
     finding = _finding(rule, session, runs.findings)
     base = replace(base, finding=finding)
+    if finding.status is Status.FAIL and base.known is None:
+        return _of_the_library(rule, session, runs, base)
     if finding.status is not Status.PASS:
         return base
     if not session.tier.plants_faults:
@@ -150,6 +163,13 @@ def _judged(rule: Rule, session: SubjectSession, runs: Runs, base: CheckRecord) 
         missed = unproven if broken or not proofs else f"{unproven}: {listed_faults(proofs)}"
         return replace(base, finding=replace(finding, status=status, seen=f"it holds, but {missed}"), proofs=proofs)
     return replace(base, proofs=proofs, unproven=unproven)
+
+
+def _of_the_library(rule: Rule, session: SubjectSession, runs: Runs, failed: CheckRecord) -> CheckRecord:
+    """The record of a failure, with what the library's own class has of it."""
+    runs.twin = runs.twin or (twin_of(session),)
+    twin = runs.twin[0]
+    return failed if twin is None else replace(failed, library=library_failure(rule, failed.finding, twin))
 
 
 def listed_faults(proofs: Iterable[Proof]) -> str:
@@ -179,7 +199,12 @@ def run_rule(rule: Rule, session: SubjectSession) -> CheckFinding:
         return found
     if isinstance(found.error, NotSupportedError):
         return CheckFinding(Status.NOT_APPLICABLE, seen=str(found.error))
-    return CheckFinding(Status.ERROR, seen=_reason(found))
+    return _error(found)
+
+
+def _error(crash: Crash) -> CheckFinding:
+    trace = crash.error.trace if isinstance(crash.error, SubjectError) else ""
+    return CheckFinding(Status.ERROR, seen=_reason(crash), why=f"\n{trace}" if trace else "")
 
 
 def _reason(crash: Crash) -> str:

@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
 from rlverify.checks.engine.isolation import is_copied_by_fork, time_limit
 from rlverify.checks.engine.session import SubjectError, SubjectSession
+from rlverify.checks.state.owners import OF_PYTHON, YOURS, Owner, owner_of
 from rlverify.checks.state.random_state import global_state, set_global_state
 from rlverify.checks.state.tree import Difference, differences, is_below, names_of, walk
 from rlverify.records.attempts import attempt
@@ -30,10 +32,15 @@ MOST_RUNS: Final = 96
 
 @dataclass(frozen=True)
 class Reason:
-    """Why training does not go on exactly."""
+    """Why training does not go on exactly.
+
+    :param causes: the paths that have to be restored, yours before those of libraries
+    :param owners: whose they are
+    """
 
     text: str
     causes: tuple[str, ...]
+    owners: tuple[Owner, ...] = ()
 
 
 @dataclass
@@ -86,7 +93,9 @@ class Search:
         if not self._is_exact_without(()):
             opaque = self.session.run(self._opaque)
             tried = f"copying all {len(lost)} leaves that differ does not make it exact"
-            return Reason(f"{tried}; not seen: {listed(opaque) or 'nothing'}", (UNKNOWN,))
+            left = "the order of parameters, a stream of random numbers, or state outside the model"
+            hidden = f"what is inside of {listed(opaque)}, {left}" if opaque else left
+            return Reason(f"{tried}; what is lost is one of: {hidden}", (UNKNOWN,))
         parts = dict.fromkeys(map(part_of, everything))
         needed = [
             path for part in parts for path in self._needed([each for each in everything if part_of(each) == part])
@@ -98,12 +107,13 @@ class Search:
         if not needed:
             differ = f"all {len(everything)} leaves that differ"
             return Reason(f"restoring {differ} makes it exact; no single part of them is necessary", tuple(everything))
-        text, found = listed(shortened(needed)), expanded(needed, everything)
-        causes = tuple(each or "the model" for each in needed)
+        owned = self.session.run(lambda: by_owner(self._pair().model, needed))
+        text, found = in_words(owned), expanded(needed, everything)
+        causes, owners = tuple(each or "the model" for each, _ in owned), tuple(owner for _, owner in owned)
         if self._is_exact_without([path for path in everything if path not in found]):
-            return Reason(f"restoring {text} makes it exact", causes)
+            return Reason(f"restoring {text} makes it exact", causes, owners)
         but = f"is necessary but not enough; with all {len(everything)} leaves that differ it is exact"
-        return Reason(f"restoring {text} {but}", causes)
+        return Reason(f"restoring {text} {but}", causes, owners)
 
     def _needed(self, paths: Sequence[str]) -> list[str]:
         """The leaves that have to be restored; several as one name, if only all together were measured."""
@@ -144,6 +154,21 @@ class Search:
             set_global_state(pair.generators)
         session.learn(pair.loaded, session.steps_after)
         return session.result(pair.loaded)
+
+
+def by_owner(model: Any, paths: Iterable[str]) -> list[tuple[str, Owner]]:
+    """Some paths and whose each is: yours first, and then library by library."""
+    return sorted(((path, owner_of(model, path)) for path in paths), key=lambda each: each[1].place)
+
+
+def in_words(owned: Sequence[tuple[str, Owner]]) -> str:
+    """All paths that are yours by name, and those of a library by name or, where they are many, by number."""
+    parts = []
+    for library, pairs in groupby(owned, key=lambda each: each[1].library):
+        names = shortened([path for path, _ in pairs])
+        is_named = library in (YOURS, OF_PYTHON.library) or len(names) <= SHOWN
+        parts.append(", ".join(names) if is_named else f"{len(names)} places of {library}")
+    return "; ".join(parts)
 
 
 def part_of(path: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeVar
 from rlverify.checks.adapters.adapter import Adapter, NotSupportedError
 from rlverify.checks.engine.isolation import Failed, in_process
 from rlverify.checks.state.random_state import seed_globals
-from rlverify.checks.state.trained import named_parameters
+from rlverify.checks.state.trained import named_parameters, optimizer_names
 from rlverify.checks.state.tree import Leaf, digests, walk
 
 TierName = Literal["smoke", "default", "full"]
@@ -58,7 +58,14 @@ OTHER_SEED: Final = 12_345
 
 
 class SubjectError(Exception):
-    """The subject crashed, hung or ended its process."""
+    """The subject crashed, hung or ended its process.
+
+    :param trace: the subject's calls that led to an error; empty where there is none
+    """
+
+    def __init__(self, reason: str, trace: str = "") -> None:
+        super().__init__(reason)
+        self.trace = trace
 
 
 @dataclass(frozen=True)
@@ -119,7 +126,7 @@ class SubjectSession:
         """
         found = in_process(lambda: _supported(action, shows_warnings), self.limit if limit is None else limit)
         if isinstance(found, Failed):
-            raise SubjectError(found.reason)
+            raise SubjectError(found.reason, found.trace)
         if isinstance(found, Unsupported):
             raise NotSupportedError(found.reason)
         return found
@@ -167,8 +174,8 @@ class SubjectSession:
         """Digests of what is trained, by name; to be called inside of `run`."""
         modules, optimizers = list(self.adapter.modules(model)), self.adapter.optimizers(model)
         found = {f"parameter {name}": digest_of(each) for name, each in named_parameters(modules).items()}
-        for number, optimizer in enumerate(optimizers):
-            found.update({f"optimizer {number}: {path}": digest for path, digest in digests(optimizer).items()})
+        for name, optimizer in zip(optimizer_names(model, optimizers), optimizers, strict=True):
+            found.update({f"{name}.{path}": digest for path, digest in digests(optimizer).items()})
         if not found:
             raise NotSupportedError("no trained parameters of torch were found; override Adapter.modules()")
         return found

@@ -10,6 +10,7 @@ from typing import Any
 
 from rlverify.checks.adapters.adapter import Adapter
 from rlverify.checks.engine.check_records import CheckFinding, ExpectedFailures
+from rlverify.checks.engine.library import Twin
 from rlverify.checks.engine.rule import RULES, Rule
 from rlverify.checks.engine.session import TIERS, SubjectSession, Tier, TierName, tier_named
 from rlverify.checks.state.parts import is_module
@@ -21,12 +22,14 @@ class Runs:
 
     :param session: what runs it, or the finding of every check if it cannot be made; None before the first check
     :param reported: rules whose finding was reported; asked again, they are run again
+    :param twin: what `twin_of` gave, or nothing before the first failure
     """
 
     session: SubjectSession | CheckFinding | None = None
     findings: dict[str, CheckFinding] = field(default_factory=dict)
     reported: set[str] = field(default_factory=set)
     seconds: float = 0.0
+    twin: tuple[Twin | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Subject:
     :param adapter: how to talk to it; None to find that out from the model
     :param expected_failures: reasons for which rules may fail, or `KnownFailure`, by name of the rule; such a rule has
         to fail
+    :param strict: whether failures count that the library's own class has as well
     :param rules: the checks of a suite, by name; None for all rules that there are
     :param door: the function that checks it, if it is no algorithm
     """
@@ -47,6 +51,7 @@ class Subject:
     expected_failures: ExpectedFailures = field(default_factory=lambda: MappingProxyType({}))
     limit: float = 60.0
     tier: Tier = TIERS["default"]
+    strict: bool = False
     rules: Mapping[str, Rule] | None = None
     door: str = ""
     runs: Runs = field(default_factory=Runs, init=False, repr=False, compare=False)
@@ -72,6 +77,7 @@ def subject(
     expected_failures: ExpectedFailures | None = None,
     limit: float = 60.0,
     tier: TierName = "default",
+    strict: bool = False,
 ) -> Subject:
     """A subject for the checks.
 
@@ -82,6 +88,8 @@ def subject(
         a rule passes, that is reported, so that the reason is removed
     :param limit: seconds that each process of a check may take
     :param tier: in ``smoke``, no check starts after seven seconds and none is proven; ``full`` has more proofs
+    :param strict: whether failures count that the class of Stable-Baselines3 or sb3-contrib has as well, of which the
+        model is or derives
     :raises ValueError: if there is no such tier, or an argument cannot be used
     """
     check_settings(adapter, limit)
@@ -90,6 +98,7 @@ def subject(
         "expected_failures": expected_failures or {},
         "limit": limit,
         "tier": tier_named(tier),
+        "strict": strict,
     }
     if not callable(factory) or is_module(factory) or (hasattr(factory, "learn") and not isinstance(factory, type)):
         model = factory

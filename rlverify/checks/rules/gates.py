@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from rlverify.checks.adapters import driving
 from rlverify.checks.adapters.adapter import NotSupportedError
@@ -14,12 +14,13 @@ from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import failing, in_a_process, passing, rule
 from rlverify.checks.engine.session import SubjectSession, Trained, first_difference
+from rlverify.checks.state.owners import owner_of_class
 from rlverify.checks.state.random_state import global_state, set_global_state
 from rlverify.checks.state.tree import digests, unequal
 from rlverify.records.attempts import Crash, attempt
 
 
-@rule("gates", "high", faults=[faults.UNREPEATABLE])
+@rule("gates", "high", faults=[faults.UNREPEATABLE], blamed="caller")
 def deterministic(session: SubjectSession) -> CheckFinding:
     """Two runs from one factory give the same parameters.
 
@@ -30,7 +31,8 @@ def deterministic(session: SubjectSession) -> CheckFinding:
     session.volatile = frozenset(unequal(first.state, second.state))
     if first.result == second.result:
         return passing()
-    return failing(**apart(first, second))
+    is_unseeded = session.run(lambda: getattr(session.make(), "seed", 0) is None)
+    return failing(**apart(first, second), why="the model has seed=None" if is_unseeded else "")
 
 
 def observations(session: SubjectSession) -> list[GenericFault]:
@@ -106,7 +108,14 @@ def trained_twice(session: SubjectSession) -> Trained:
     return session.run(action)
 
 
-def apart(first: Trained, second: Trained) -> dict[str, str]:
+class Apart(TypedDict):
+    """What two runs differ in, and where."""
+
+    seen: str
+    where: str
+
+
+def apart(first: Trained, second: Trained) -> Apart:
     """What two runs differ in, and where, as arguments of `failing`."""
     everything, names = {**first.result, **second.result}, unequal(first.result, second.result)
     step = first_difference(first.trace, second.trace)
@@ -154,6 +163,7 @@ class _CopyIsTheSame(_CopyOf):
         GenericFault("reset the copy of the environment", _CopyIsReset),
         GenericFault("return the environment itself as its copy", _CopyIsTheSame),
     ],
+    blamed="owner",
 )
 @in_a_process
 def environment_can_be_copied(session: SubjectSession) -> CheckFinding:
@@ -169,17 +179,33 @@ def environment_can_be_copied(session: SubjectSession) -> CheckFinding:
     chosen = driving.actions(env, BEFORE + AFTER)
     for each in chosen[:BEFORE]:
         driving.step(env, each)
+    wrong = _wrong_copy(env, chosen[BEFORE:])
+    if not wrong:
+        return passing()
+    inside = reversed([*driving.layers(env), *driving.layers_of_one(env)])
+    owner = owner_of_class(type(next((each for each in inside if _is_copied_wrongly(each)), env)))
+    seen, where = wrong
+    return failing(f"{seen}; inside of {owner.name}, copies are right", where=where, owners=[owner])
+
+
+def _is_copied_wrongly(layer: Any) -> bool:
+    driving.reset(layer)
+    return _wrong_copy(layer, driving.actions(layer, AFTER)) is not None
+
+
+def _wrong_copy(env: Any, actions: Sequence[Any]) -> tuple[str, str] | None:
+    """What is wrong with a copy of an environment, and where; None if it goes on as the environment does."""
     copied = attempt(lambda: copy.deepcopy(env))
     if isinstance(copied, Crash):
-        return failing(f"copy.deepcopy raises {copied.line}", where="copy.deepcopy")
+        return f"copy.deepcopy raises {copied.line}", "copy.deepcopy"
     generators = global_state()
-    expected = _steps(env, chosen[BEFORE:])
+    expected = _steps(env, actions)
     set_global_state(generators)
-    found = attempt(lambda: _steps(copied, chosen[BEFORE:]))
+    found = attempt(lambda: _steps(copied, actions))
     if isinstance(found, Crash):
-        return failing(f"the copy raises {found.line}", where="step of the copy")
+        return f"the copy raises {found.line}", "step of the copy"
     number = first_difference(expected, found)
-    return passing() if number is None else failing("the copy goes on otherwise", where=f"step {number}")
+    return None if number is None else ("the copy goes on otherwise", f"step {number}")
 
 
 def _steps(env: Any, actions: Sequence[Any]) -> list[dict[str, str]]:

@@ -125,7 +125,7 @@ def set_parameters_copies(session: SubjectSession) -> CheckFinding:
         if changed:
             other = "receiver" if trained == "source" else "source"
             seen = f"training the {trained} changes {len(changed)} parameters and states of optimizers of the {other}"
-            return failing(seen, where=changed[0])
+            return failing(seen, where=changed[0], causes=changed)
     return passing()
 
 

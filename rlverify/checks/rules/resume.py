@@ -19,6 +19,7 @@ from rlverify.checks.engine.rule import failing, passing, rule
 from rlverify.checks.engine.search import Reason, Search
 from rlverify.checks.engine.session import SubjectSession, Trained
 from rlverify.checks.rules.gates import apart, whole
+from rlverify.checks.state.trained import optimizer_names
 from rlverify.checks.state.tree import Leaf, children, digests, find, is_tensor, leaf_of, put, unequal, walk
 from rlverify.records.attempts import Crash, attempt
 
@@ -76,7 +77,8 @@ def resume_is_exact(session: SubjectSession) -> CheckFinding:
         half = Trained(expected.state, expected.result, expected.trace[len(expected.trace) - len(found.trace) :])
         reason = _reason(session, folder, expected)
     text = apart(half, found)
-    return failing(text["seen"], where=f"{text['where']} after the load", why=reason.text, causes=reason.causes)
+    where = f"{text['where']} after the load"
+    return failing(text["seen"], where=where, why=reason.text, causes=reason.causes, owners=reason.owners)
 
 
 def _reason(session: SubjectSession, folder: Path, expected: Trained) -> Reason:
@@ -198,8 +200,8 @@ def _options(session: SubjectSession, model: Any) -> dict[str, Leaf]:
         raise NotSupportedError("the model has no optimizer of torch")
     groups = [[{**group, "params": ()} for group in each.param_groups] for each in optimizers]
     return {
-        f"optimizers[{number}].param_groups{place}": leaf
-        for number, own in enumerate(groups)
+        f"{name}.param_groups{place}": leaf
+        for name, own in zip(optimizer_names(model, optimizers), groups, strict=True)
         for place, leaf in walk(own).items()
     }
 

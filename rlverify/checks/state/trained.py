@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from rlverify.checks.state.tree import children, leaf_of
@@ -34,6 +35,22 @@ def _reached(root: Any, kind: type, *, inside_modules: bool = False) -> list[Any
                 continue
         waiting.extend(children(node).values())
     return found
+
+
+def optimizer_names(model: Any, optimizers: Sequence[Any]) -> list[str]:
+    """Where each optimizer is in the model, such as ``policy.optimizer``; its number if it is not reached."""
+    wanted = {id(each) for each in optimizers}
+    found: dict[int, str] = {}
+    seen: set[int] = set()
+    waiting = deque([("", model)])
+    while waiting and len(found) < len(wanted):
+        path, node = waiting.popleft()
+        if id(node) in wanted:
+            found.setdefault(id(node), path or "the model")
+        if id(node) not in seen and leaf_of(node) is None:
+            seen.add(id(node))
+            waiting.extend((f"{path}{key}".lstrip("."), child) for key, child in children(node).items())
+    return [found.get(id(each), f"optimizers[{number}]") for number, each in enumerate(optimizers)]
 
 
 def named_parameters(modules: list[Any]) -> dict[str, Any]:

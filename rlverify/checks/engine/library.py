@@ -1,0 +1,83 @@
+"""Tells a failure of your code from one that the library's own class has as well."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from rlverify.checks.adapters.adapter import adapter_name, adapter_named
+from rlverify.checks.engine.check_records import CheckFinding, LibraryFailure, LibraryFinding, Status
+from rlverify.checks.engine.rule import Rule
+from rlverify.checks.engine.session import Known, SubjectSession
+from rlverify.checks.state.tree import is_below
+from rlverify.records.attempts import Crash, attempt
+
+KNOWN: Final = Path(__file__).parents[1] / "known"
+"""One file for each version of a library: what the field report found in it."""
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A subject without your classes.
+
+    :param session: makes the library's own class with the arguments of the model; None if the model is such a one
+    :param algorithm: the name of that class
+    :param library: the name and the version of the distribution that it is of
+    """
+
+    session: SubjectSession | None
+    algorithm: str
+    library: tuple[str, str]
+
+
+def twin_of(session: SubjectSession) -> Twin | None:
+    """The twin of a subject; None if its class derives from none of a library that we know."""
+
+    def action() -> tuple[str, str, bool, str]:
+        model = session.make()
+        name = adapter_name(model)
+        twin = adapter_named(name).library_twin(model)
+        return name, type(twin).__name__, twin is model, type(twin).__module__.partition(".")[0]
+
+    found = attempt(lambda: session.run(action))
+    if isinstance(found, Crash):
+        return None
+    name, algorithm, is_same, package = found
+    distribution = metadata.packages_distributions()[package][0].lower().replace("_", "-")
+    library, adapter = (distribution, metadata.version(distribution)), adapter_named(name)
+
+    def factory() -> Any:
+        return adapter.library_twin(session.factory())
+
+    own = replace(session, factory=factory, adapter=adapter, known=Known())
+    return Twin(None if is_same else own, algorithm, library)
+
+
+def library_failure(rule: Rule, finding: CheckFinding, twin: Twin) -> LibraryFailure | None:
+    """What the library's own class has of a failure; None if it has nothing of it, or the rule is about your code."""
+    shared: Sequence[str]
+    if rule.blamed == "caller" or (rule.blamed == "owner" and any(each.is_yours for each in finding.owners)):
+        return None
+    if twin.session is None or rule.blamed == "owner":
+        shared = finding.causes
+    else:
+        found = attempt(lambda: rule.function(twin.session))  # type: ignore[arg-type]
+        if isinstance(found, Crash) or found.status is not Status.FAIL:
+            return None
+        shared = found.causes
+    other = [each for each in finding.causes if not any(is_below(each, known) for known in shared)]
+    known = findings_of(*twin.library).get(rule.name)
+    is_known = known is not None and twin.algorithm in known.algorithms
+    return LibraryFailure(" ".join(twin.library), twin.algorithm, known if is_known else None, tuple(other))
+
+
+def findings_of(library: str, version: str) -> dict[str, LibraryFinding]:
+    """What the field report found in a version of a library, by check; empty for versions that it has not measured."""
+    file = KNOWN / f"{library}-{version}.json"
+    if not file.is_file():
+        return {}
+    return {each["check"]: LibraryFinding(**each) for each in json.loads(file.read_text(encoding="utf-8"))}

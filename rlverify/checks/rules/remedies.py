@@ -1,0 +1,39 @@
+"""What to do about a failure of a rule: printed with it, and on the page of all checks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+REMEDIES: Final[dict[str, str]] = {
+    "deterministic": "Seed the model, its environment and your own generators in the factory. Where all is seeded, "
+    "look for sets that are iterated, threads, and times that are used as values.",
+    "observing_changes_nothing": "Act in evaluation mode, on copies of what acting changes, and draw exploration from "
+    "a generator of its own.",
+    "pieces_equal_whole": "Set up in the constructor, not in learn(), what has to last longer than one call.",
+    "environment_can_be_copied": "Give the class that the failure names a __deepcopy__ that copies its state.",
+    "optimizers_hold_the_parameters": "Make the optimizer after the last change of the network, with all parameters.",
+    "learning_rate_zero_freezes": "Read the learning rate of the parameter groups in every step.",
+    "targets_start_equal": "Copy the whole state_dict() to the target, with its buffers, when both exist.",
+    "set_parameters_copies": "Copy tensors in get_parameters() or set_parameters(): copy.deepcopy() of the whole.",
+    "learning_rate_takes_effect": "Read the setting when it is used, or write it to all groups when it is set.",
+    "unknown_settings_are_refused": "Raise an error for names that no code reads.",
+    "arguments_are_left_alone": "Copy a dictionary before you change it: dict(kwargs).",
+    "normalizer_is_finite_and_saved": "Save the statistics with the model, and load them before the first observation.",
+    "statistics_follow_the_policy": "Make the statistics of the normaliser a part of get_parameters().",
+    "explored_values_train": "Set the explored value after the state of the optimizer was restored, in every group.",
+    "one_sample_minibatch": "Divide by a standard deviation only where there are two samples or more.",
+    "returns_minus_values_are_advantages": "Compute returns and advantages from one and the same copy of the values.",
+    "nan_observation_is_reported": "Check observations before the update: VecCheckNan(env, raise_exception=True).",
+    "episode_start_forgets": "Set the recurrent state to zero where an episode starts, before the observation is used.",
+    "environments_do_not_leak": "Look for a reshape that mixes the dimensions of environments and steps.",
+    "ratio_is_one_on_a_fresh_rollout": "Compute the stored and the new log probability in the same way: with one mode "
+    "of the network, one scale of actions and one observation.",
+    "resume_is_exact": "Save and load what the failure names, and restore random generators last.",
+    "save_load_save_is_a_fixed_point": "Store values as they are: round, scale and count nothing in save() or load().",
+    "settings_survive": "Store the setting in the file, and pass it to the constructor in load().",
+    "learning_rates_continue": "Restore the schedule's position along with the optimizer.",
+    "callbacks_continue": "Save the state of callbacks with the model.",
+    "artefact_needs_no_unpickling": "Write tensors as safetensors or a state_dict, and settings as JSON.",
+    "artefact_runs_nothing_when_read": "Read with torch.load(weights_only=True), or from a format that is no pickle.",
+}
+"""By name of the rule."""
