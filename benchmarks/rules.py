@@ -15,8 +15,8 @@ from typing import Any, Final
 from rlverify.checks import Adapter, CheckRecord, Status, check_subject, subject
 from rlverify.checks.engine.rule import RULES
 from rlverify.checks.engine.session import TIERS
-from tests.meta import tiny_learner, tiny_trainers
-from tests.unit.checks.test_rules_about_training import ALSO, DEFECTS
+from tests.engine.checks import tiny_learner, tiny_trainers
+from tests.engine.checks.test_rules_about_training import ALSO, DEFECTS
 
 PAGE: Final = Path("reports/measured/rules.md")
 UNPROVEN: Final = replace(TIERS["default"], plants_faults=False)

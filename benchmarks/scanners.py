@@ -33,7 +33,7 @@ import numpy as np
 import torch
 
 from rlverify.scan import scan
-from tests.unit.pickles.test_pickle_imports import WRITTEN_BY_HAND, Calls
+from tests.engine.pickles.test_pickle_imports import WRITTEN_BY_HAND, Calls
 
 PAGE: Final = Path("reports/measured/scanners.md")
 CALLS: Final[tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...]] = (

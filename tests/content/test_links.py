@@ -1,0 +1,127 @@
+"""Every link of the reports leads somewhere, and every claim of them can be reproduced."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from rlverify.reporting.rendering import render_all
+from rlverify.reporting.report_data import ReportData
+from tests.engine.reporting.records import FILES, PROJECT, data, generic
+from verification.probes.make import Make
+
+ROOT = Path(__file__).parents[2]
+REPORTS = ROOT / "reports"
+COMMITTED = {path.name: path.read_text(encoding="utf-8") for path in sorted(REPORTS.glob("*.md"))}
+
+
+def links(text: str) -> list[str]:
+    """Where a page leads, without what is shown as code."""
+    shown = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+    return re.findall(r"\]\(([^)\s]+)\)", shown)
+
+
+def anchors(text: str) -> set[str]:
+    """The places of a page: those that are named, and the headings as GitHub names them."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    named = re.findall(r'<a id="([^"]+)">', text)
+    return {*named, *(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings)}
+
+
+def broken(page: str, pages: Mapping[str, str], folder: Path) -> list[str]:
+    """The links of a page that lead nowhere."""
+    return [link for link in links(pages[page]) if not leads_somewhere(link, page, pages, folder)]
+
+
+def leads_somewhere(link: str, page: str, pages: Mapping[str, str], folder: Path) -> bool:
+    if link.startswith("https://"):
+        return True
+    place, _, anchor = link.partition("#")
+    place, _, query = place.partition("?")
+    if query:  # lines of a file
+        lines = (folder / place).read_text(encoding="utf-8").splitlines() if (folder / place).is_file() else []
+        return all(1 <= int(number) <= len(lines) for number in re.findall(r"L(\d+)", anchor)) and bool(lines)
+    if (place or page) in pages:
+        return not anchor or anchor in anchors(pages[place or page])
+    return not anchor and (folder / place).is_file()
+
+
+@pytest.mark.parametrize("page", COMMITTED)
+def test_every_link_of_a_committed_page_leads_somewhere(page: str) -> None:
+    assert broken(page, COMMITTED, REPORTS) == []
+
+
+@pytest.mark.parametrize("found", [data(), generic(data())], ids=["pages of this project", "pages of every project"])
+def test_the_links_of_the_full_report_data_lead_somewhere(found: ReportData, tmp_path: Path) -> None:
+    (tmp_path / "documents").mkdir()
+    texts = {name: text.replace("../verification/documents/", "documents/") for name, text in render_all(found).items()}
+    beside = {
+        "kill-matrix.md": "# Kill matrix\n\n## What must survive",
+    }  # which others write
+    documents = {f"documents/{Path(path).name}": "line\n" * 500 for path in FILES.values()}
+    for name, text in {**texts, **beside, **documents}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    pages = {name: text for name, text in {**texts, **beside}.items() if name.endswith(".md")}
+    assert {name: broken(name, pages, tmp_path) for name in pages} == {name: [] for name in pages}
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "bug-report.md#nowhere",
+        "no-page.md",
+        "#nowhere",
+        "plots/none.svg",
+        "../verification/documents/none.md?plain=1#L1",
+    ],
+)
+def test_a_broken_link_is_found(link: str) -> None:
+    pages = {"index.md": f"# Index\n\n[x]({link}) [y](#index) [z](bug-report.md#bug-01)", "bug-report.md": "## BUG-01"}
+    assert broken("index.md", pages, REPORTS) == [link]
+
+
+def test_a_line_that_a_document_does_not_have_is_found() -> None:
+    link = "../verification/documents/000_923fc3d3e588f5b4.md?plain=1#L{}"
+    pages = {"index.md": "".join(f"[x]({link.format(line)})" for line in ("440", "441", "1-L441"))}
+    assert broken("index.md", pages, REPORTS) == [link.format("441"), link.format("1-L441")]
+
+
+def test_every_claim_is_listed_with_a_command_that_reproduces_it() -> None:
+    claims = {claim.id: claim for claim in PROJECT.claims}
+    row = r"^\| \[([A-Z0-9-]+)\].*`\.venv/bin/rlverify reproduce ([A-Z0-9-]+)` \|$"
+    rows = dict(re.findall(row, COMMITTED["all-claims.md"], re.MULTILINE))
+    assert rows == {
+        claim_id: claim_id for claim_id, claim in claims.items() if claim.kind != "null" and not claim.condition_of
+    }
+
+
+@pytest.mark.parametrize("page", COMMITTED)
+def test_every_command_shown_names_a_claim(page: str) -> None:
+    known = {claim.id for claim in PROJECT.claims}
+    assert set(re.findall(r"rlverify reproduce ([A-Z]+-[A-Z0-9-]+)", COMMITTED[page])) <= known
+
+
+def test_the_first_screen_of_the_index_is_short() -> None:
+    screen = COMMITTED["index.md"].partition("\n## Pages\n")[0].splitlines()
+    assert len(screen) < 60
+    assert [line for line in screen if line.startswith("|") and len(line) > 200] == []
+
+
+def test_the_index_describes_the_small_model_as_it_is_made() -> None:
+    model = Make().model(0)
+    policy = model.policy
+    for text in (
+        f"LSTM of {policy.lstm_actor.hidden_size} and",
+        f"critics of {model.policy.values.n_outputs} quantiles",
+        f"{type(policy.optimizer).__name__},",
+        f"warm-up of {model.vgs_warmup_steps} steps",
+        f"; {model.n_envs} CartPole environments",
+        f"rollouts of {model.n_steps} steps",
+        f"minibatches of {model.batch_size} samples",
+        f"{model.n_epochs} epochs",
+    ):
+        assert text in COMMITTED["index.md"]

@@ -1,0 +1,193 @@
+"""SaveExactly: when it saves, which files stay, and what signals do."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stable_baselines3.common.callbacks import BaseCallback, EveryNTimesteps
+
+from rlcore.errors import CheckpointError, SettingError
+from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact
+from rlcore.resume.callback import SIGNALS, saved_steps
+from tests.core.resume.test_refusals import ppo, sac
+from tests.support.environments import make_vec
+from tests.support.exact_runs import CASES, VARIANTS, StopAt, continued, differences, finished, whole
+
+ALL = {**CASES, **VARIANTS}
+NEVER = 10**6
+
+
+@pytest.fixture(autouse=True)
+def handlers_stay() -> Iterator[None]:
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    before = [signal.getsignal(each) for each in SIGNALS]
+    yield
+    found = [signal.getsignal(each) for each in SIGNALS]
+    signal.signal(signal.SIGINT, former)
+    assert found == before
+
+
+def run_with_signal(name: str, folder: Path, number: int, every: int = NEVER) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.support.signalled_run", name, str(folder), str(int(number)), str(every)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, start_new_session=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("PPO", signal.SIGTERM),
+        pytest.param("DQN", signal.SIGTERM, marks=pytest.mark.slow),
+        ("SAC with gSDE", signal.SIGINT),
+    ],
+)
+def test_a_signal_saves_before_the_next_rollout_and_the_run_continues_exactly(
+    name: str, number: int, tmp_path: Path
+) -> None:
+    case = ALL[name]
+    expected, _ = whole(case)
+
+    ended = run_with_signal(name, tmp_path, number)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    (step,) = saved_steps(tmp_path, "exact")
+    assert case.cut < step < case.cut + 33
+    assert ended.stdout.split() == [str(int(number)), str(step + case.n_envs)]
+    fingerprint, _ = continued(case, tmp_path / f"exact_{step}.zip")
+    assert differences(expected, fingerprint) == []
+
+
+def test_a_killed_run_continues_from_its_newest_file(tmp_path: Path) -> None:
+    expected, _ = whole(CASES["PPO"])
+
+    ended = run_with_signal("PPO", tmp_path, signal.SIGKILL, every=31)
+
+    assert ended.returncode == -signal.SIGKILL
+    newest = newest_exact(tmp_path)
+    assert newest == tmp_path / "exact_64.zip"
+    assert differences(expected, continued(CASES["PPO"], newest)[0]) == []
+
+
+def test_a_run_that_goes_on_does_not_save_at_once(tmp_path: Path) -> None:
+    ppo().learn(32, callback=SaveExactly(tmp_path, every=NEVER))
+    file = tmp_path / "exact_32.zip"
+    before = file.stat().st_mtime_ns
+    saving = SaveExactly(tmp_path, every=32, keep=9)
+    continue_learning(load_exact(file, make_vec()), saving, total_timesteps=80)
+    assert (saved_steps(tmp_path, "exact"), file.stat().st_mtime_ns) == ([32, 64, 80], before)
+
+
+class Call(BaseCallback):
+    """Calls something at a timestep."""
+
+    def __init__(self, step: int, *actions: Any) -> None:
+        super().__init__()
+        self.step, self.actions = step, actions
+
+    def _on_step(self) -> bool:
+        if self.num_timesteps == self.step:
+            for action in self.actions:
+                action()
+        return True
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_a_second_signal_interrupts_at_once(tmp_path: Path) -> None:
+    model = ppo()
+
+    with pytest.raises(KeyboardInterrupt):
+        model.learn(64, callback=[SaveExactly(tmp_path, every=NEVER), Call(10, interrupt, interrupt)])
+
+    assert model.num_timesteps == 10
+    assert saved_steps(tmp_path, "exact") == []
+
+
+def test_after_a_training_that_failed_a_signal_does_what_it_did_before(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise RuntimeError("the environment broke")
+
+    with pytest.raises(RuntimeError, match="the environment broke"):
+        ppo().learn(64, callback=[SaveExactly(tmp_path, every=NEVER), Call(10, fail)])
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+
+
+def test_signals_that_are_ignored_or_not_wanted_stay_as_they_are(tmp_path: Path) -> None:
+    former = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        model = ppo().learn(64, callback=[SaveExactly(tmp_path / "a", every=NEVER), Call(10, interrupt)])
+        assert model.num_timesteps == 64
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+def test_it_saves_in_another_thread_where_no_handler_can_be_installed(tmp_path: Path) -> None:
+    thread = threading.Thread(target=lambda: ppo().learn(32, callback=SaveExactly(tmp_path, every=16)))
+    thread.start()
+    thread.join(60)
+
+    assert saved_steps(tmp_path, "exact") == [16, 32]
+
+
+def test_it_saves_at_the_first_rollout_after_every_so_many_timesteps_and_keeps_the_last_files(tmp_path: Path) -> None:
+    (tmp_path / "other_16.zip").write_bytes(b"of somebody else")
+    seen: list[list[int]] = []
+
+    ppo().learn(
+        112,
+        callback=[
+            SaveExactly(tmp_path, every=17, keep=2),
+            Call(66, lambda: seen.append(saved_steps(tmp_path, "exact"))),
+        ],
+    )
+
+    assert seen == [[32, 64]]
+    assert saved_steps(tmp_path, "exact") == [96, 112]
+    assert newest_exact(tmp_path) == tmp_path / "exact_112.zip"
+    assert (tmp_path / "other_16.zip").exists()
+    assert newest_exact(tmp_path / "nothing") is None
+
+
+def test_the_end_is_saved_unless_a_rollout_was_stopped_in_its_middle(tmp_path: Path) -> None:
+    model = ppo()
+    model.learn(32, callback=SaveExactly(tmp_path / "ended", every=NEVER))
+    expected = finished(model)
+    ppo().learn(32, callback=[SaveExactly(tmp_path / "stopped", every=NEVER), StopAt(20)])
+
+    ended = newest_exact(tmp_path / "ended")
+    assert ended is not None
+    assert differences(expected, finished(load_exact(ended, make_vec()))) == []
+    assert newest_exact(tmp_path / "stopped") is None
+
+
+@pytest.mark.parametrize("make", [ppo, sac])
+def test_saving_changes_nothing(make: Any, tmp_path: Path) -> None:
+    expected = finished(make().learn(40))
+    assert differences(expected, finished(make().learn(40, callback=SaveExactly(tmp_path, every=1)))) == []
+
+
+def test_files_of_another_run_are_not_mixed_up(tmp_path: Path) -> None:
+    ppo().learn(32, callback=SaveExactly(tmp_path, every=16))
+    model = ppo()
+
+    with pytest.raises(CheckpointError, match=r"exact_32\.zip: is of a later timestep than 0.*another run"):
+        model.learn(32, callback=SaveExactly(tmp_path, every=16))
+
+    assert model.num_timesteps == 0
+    model.learn(32, callback=SaveExactly(tmp_path, every=16, name="second"))
+    assert saved_steps(tmp_path, "second") == [16, 32]
+
+
+def test_it_is_no_child_of_another_callback(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="EveryNTimesteps does not report rollouts"):
+        ppo().learn(32, callback=EveryNTimesteps(8, SaveExactly(tmp_path, every=16)))

@@ -1,0 +1,340 @@
+"""The pages of this project, and those that every project has, of toy claims."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from rlverify.records.claims import Basis, ClaimKind, DocumentGives, Verdict
+from rlverify.records.measured import SymptomEvidence, VariantEvidence
+from rlverify.reporting.markdown import cell, prose
+from rlverify.reporting.phrasing import difference
+from rlverify.reporting.rendering import render_all
+from rlverify.verdicts.verdict import Record
+from tests.engine.reporting.records import CLAIM, data, data_of, figure, measured, records, simple
+
+PAGES = (
+    "action-plan.md",
+    "all-claims.md",
+    "bug-report.md",
+    "contradictions.md",
+    "findings.md",
+    "fix-summary.md",
+    "index.md",
+    "integration-analysis.md",
+    "potential-problems.md",
+    "ppo-verification.md",
+    "wrong-statements.md",
+)
+OF_DOCUMENTS = (
+    "bug-report.md",
+    "fix-summary.md",
+    "integration-analysis.md",
+    "potential-problems.md",
+    "ppo-verification.md",
+)
+
+
+LOST = "count | all: 0, expected 320"
+
+
+def page(name: str, *found: Record) -> str:
+    return render_all(data_of(found))[name]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_whole_page(name: str, snapshot: SnapshotAssertion) -> None:
+    assert render_all(data())[name] == snapshot
+
+
+def test_the_pages_are_these_and_the_plots() -> None:
+    assert set(render_all(data())) == {*PAGES, "plots/four-variances.svg"}
+
+
+@pytest.mark.parametrize("name", OF_DOCUMENTS)
+def test_a_page_without_claims_is_a_hole_that_says_so(name: str) -> None:
+    assert "**Missing: the catalogue holds no claim of document 00" in render_all(data_of())[name]
+
+
+def test_the_index_of_nothing_can_be_read() -> None:
+    text = render_all(data_of())["index.md"]
+    assert "- Bugs: 0, counted by cause, are proven real: if one is re-injected" in text
+    assert text.count("\nNone.\n") == 2
+
+
+def test_bugs_are_counted_by_severity_and_by_who_states_them() -> None:
+    stated = measured(simple(2, assessed="critical"), healthy=2, faulty=0)
+    harmless = measured(simple(3, assessed="none"), healthy=2, faulty=0)
+    found = measured(simple(4, kind="finding", assessed="critical"), healthy=2, faulty=0)
+    index = render_all(data_of((stated, harmless, found)))["index.md"]
+    assert "- Bugs: 3, counted by cause" in index
+    assert " appears. 2 are critical, 1 without impact. Documents state 2 of them; we found the others." in index
+
+
+def test_a_claim_without_a_verdict_has_stood_up_to_nothing() -> None:
+    undecided = figure(10.0, 20.0)
+    assert undecided.verdict is Verdict.UNDECIDED
+    text = render_all(data_of((undecided,)))["index.md"]
+    assert "| All statements | 1 | 0 | 0 | 0 | 0 | 1 |" in text
+    assert f"**1 without a verdict**: {undecided.claim.id} (UNDECIDED)." in text
+
+
+def test_a_regression_of_our_code_does_not_support_a_statement() -> None:
+    assert "| All statements | 1 | 0 | 0 | 0 | 0 | 1 |" in page("index.md", measured(simple(2), healthy=0, faulty=0))
+
+
+def test_claims_that_contradict_come_first_and_then_holes() -> None:
+    text = render_all(data_of(records()))["all-claims.md"]
+    rows = re.findall(r"^\| \[(TOY-\d+)\]", text.partition("## Every claim")[2], re.MULTILINE)
+    assert rows == ["TOY-01", "TOY-04", "TOY-03", "TOY-02", "TOY-05", "TOY-06", "TOY-07"]
+
+
+def test_statements_and_findings_are_counted_apart_and_each_once() -> None:
+    said = measured(simple(1, document="004_toy"), healthy=2, faulty=2)
+    ours = measured(simple(8, id="FND-1", kind="finding", document="findings"), healthy=2, faulty=0)
+    beside = measured(
+        simple(9, id="FND-2", kind="finding", document="004_toy", against_document=True), healthy=2, faulty=0
+    )
+    texts = render_all(data_of((said, ours, beside, figure(17.0, 23.0))))
+    index = texts["all-claims.md"]
+    assert "| [PPO verification](ppo-verification.md) | 1 | 0 | 1 | 0 | 0 |" in index
+    assert "| [Fix summary](fix-summary.md) | 1 | 1 | 0 | 0 | 0 |" in index
+    assert "| All statements | 2 | 1 | 1 | 0 | 0 |" in index
+    assert "| Findings of our own | 2 | 1 | 1 | 0 | 0 |" in index
+    assert "\n\n4 claims: " in index
+    assert "measurement contradicts 1 of 2, and 1 findings of ours contradict" in texts["index.md"]
+    assert "These 2 have 2 causes." in texts["index.md"]
+    table = index.partition("## Every claim")[2]
+    sources = dict(re.findall(r"^\| \[([A-Z0-9-]+)\][^|]*\| (\w+) \|", table, re.MULTILINE))
+    assert sources == {"TOY-01": "004", "FND-1": "ours", "FND-2": "ours", "TOY-09": "003"}
+    assert (
+        "Findings: 2. Contradict a document: 1. Measured as the committed catalogue says: 2.\nOf them, these are on"
+        in texts["findings.md"]
+    )
+    assert "are about: [FND-2](ppo-verification.md#fnd-2)." in texts["findings.md"]
+    same = "Measured as the committed catalogue says"
+    told = "Statements of the document: 1. Contradicted by measurement, as a statement, a fix or a recommendation: 1."
+    assert (
+        f"{told} Findings of our own about it: 1. Contradict the document: 1. {same}: 1 of 2.\n"
+        in (texts["ppo-verification.md"])
+    )
+    assert "- Source: document 003, Bug 1;" in texts["fix-summary.md"]
+
+
+def test_lines_that_are_not_tested_are_on_the_page_of_their_document_with_the_reason() -> None:
+    texts = render_all(data())
+    section = texts["integration-analysis.md"].partition("## Lines that are not tested")[2]
+    testable, _, untestable = section.partition("\n## ")[0].partition("### Not testable")
+    for found, reason, lines in (
+        (testable, r"effort \\\| speed", ["001:20-24", "001:22"]),
+        (untestable, r"title \\\| date", ["001:1-3", "001:9"]),
+    ):
+        (row,) = re.findall(rf"^\| .*{reason} \|$", found, re.MULTILINE)
+        assert re.findall(r"\[(.*?)\]", row) == lines
+    assert "Lines: 20. Tested: 11; testable, but not tested: 5; not testable: 4; not cited: 0." in testable
+    others = texts["bug-report.md"].partition("## Lines that are not tested")[2].partition("\n## ")[0]
+    assert "| counts |" in others
+    assert "\nNone.\n" in others.partition("### Not testable")[0]
+    assert "date" not in others
+
+
+def test_the_lines_of_every_document_are_counted_on_one_page() -> None:
+    rows = re.findall(r"^\| (\S+) \| (\d.*) \|$", render_all(data())["all-claims.md"], re.MULTILINE)
+    assert rows == [
+        ("[000](potential-problems.md#lines-that-are-not-tested)", "10 | 4 | 2 | 1 | 3"),
+        ("[001](integration-analysis.md#lines-that-are-not-tested)", "20 | 11 | 5 | 4 | 0"),
+        ("all", "30 | 15 | 7 | 5 | 3"),
+    ]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_command_can_be_pasted(name: str) -> None:
+    text = render_all(data())[name]
+    assert "`.venv/bin/rlverify " in text
+    assert re.findall(r"(?<!\.venv/bin/)\brlverify \w+", text) == []
+
+
+def test_missing_and_stale_evidence_is_told_on_the_index_and_at_home() -> None:
+    texts = render_all(data_of(records()))
+    assert "**1 without evidence**: TOY-03." in texts["index.md"]
+    assert "**2 stale**, measured for other settings of the claim: TOY-06, NULL-4." in texts["index.md"]
+    assert "**1 without evidence**: TOY-03." in texts["bug-report.md"]
+    assert (
+        "**Stale, so it does not count**: measured with seeds 0, the claim asks for 0, 1; the &lt;symptoms> too."
+        in texts["bug-report.md"]
+    )
+    assert "## Missing" not in page("index.md", measured(simple(2), healthy=2, faulty=0))
+
+
+def test_what_is_stale_names_what_measures_it_anew() -> None:
+    stale = replace(figure(-2.0, 3.0), misfits=("code changed",))
+    assert "**1 stale**" in page("index.md", stale)
+    assert "Run `.venv/bin/rlverify audit --level full --update`." in page("index.md", stale).partition("## Missing")[2]
+    assert "Run `.venv/bin/rlverify audit --update`." in page(
+        "index.md", replace(measured(simple(2), healthy=2, faulty=0), misfits=("code changed",))
+    )
+
+
+@pytest.mark.parametrize(
+    ("against", "kind", "faulty", "contradicts"),
+    [(False, "finding", 0, False), (True, "finding", 0, True), (True, "finding", 2, False), (False, "defect", 2, True)],
+)
+def test_a_finding_speaks_against_a_document_where_its_claim_says_so(
+    against: bool, kind: ClaimKind, faulty: int, contradicts: bool
+) -> None:
+    record = measured(simple(8, kind=kind, against_document=against), healthy=2, faulty=faulty)
+    assert record.contradicts_document is contradicts
+    row = {True: "| 1 | 0 | 1 | 0 | 0 |", False: "| 1 | 1 | 0 | 0 | 0 |"}[contradicts]
+    title = "Findings of our own" if kind == "finding" else "All statements"
+    assert f"| {title} {row}" in page("index.md", record)
+    assert bool(difference(record)) is contradicts
+
+
+def test_a_finding_is_not_called_a_document_s() -> None:
+    finding = measured(simple(8, kind="finding", document="findings", section="seen elsewhere"), healthy=2, faulty=0)
+    text = page("findings.md", finding)
+    assert "- Source: a finding of our own, seen elsewhere; the documents say: fixed" in text
+    assert "document findings" not in text
+
+
+@pytest.mark.parametrize(
+    ("against", "faulty", "told"),
+    [
+        (True, 0, "CONFIRMED, contradicts the document"),
+        (False, 0, "CONFIRMED"),
+        (True, 2, "NOT REPRODUCED"),
+        (False, 2, "NOT REPRODUCED"),
+    ],
+)
+def test_confirmed_is_never_alone_where_it_speaks_against_a_document(against: bool, faulty: int, told: str) -> None:
+    record = measured(simple(8, kind="assurance", against_document=against), healthy=2, faulty=faulty)
+    text = page("bug-report.md", record) + page("all-claims.md", record)
+    measured_cells = re.findall(r"^\| \[TOY-08\].*?\| (CONFIRMED.*?|NOT REPRODUCED.*?) \|", text, re.MULTILINE)
+    assert len(measured_cells) >= 2
+    assert set(measured_cells) == {told}
+    assert f"**{told}**" in text
+
+
+def test_values_that_differ_between_machines_are_not_told() -> None:
+    silent = VariantEvidence("healthy", 2, 0, None, (SymptomEvidence("ema", 0, 2, None, None),))
+    found = measured(simple(4, fault=None), healthy=0)
+    assert found.evidence is not None
+    odd = replace(found, evidence=replace(found.evidence, variants=(silent,)))
+    assert difference(odd) == "Measured: ema: not what is expected if true, with values that differ between machines."
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (
+            measured(CLAIM, healthy=2, faulty=0, documented_fix=0),
+            f"The defect is real. The fix leaves the symptom: {LOST}.",
+        ),
+        (measured(simple(2), healthy=2, faulty=2), "The planted bug had no observable effect."),
+        (measured(simple(4, fault=None), healthy=0), "Measured: count | all: 0 (expected if true: 320)."),
+        (
+            measured(simple(4, fault=None, against_document=True), healthy=2),
+            "Observed, and it contradicts the document: count | all: 320; ema: as it should be.",
+        ),
+        (figure(-2.0, 3.0), "Measured: 0.5 % (-2 to 3), less than stated; said: 15 to 25 %."),
+        (figure(26.0, 28.0), "Measured: 27 % (26 to 28), more than stated; said: 15 to 25 %."),
+        (figure(17.0, 23.0), ""),
+        (measured(simple(2), healthy=2, faulty=0), ""),
+        (measured(simple(2), healthy=0, faulty=0), ""),
+    ],
+)
+def test_what_speaks_against_a_document_is_told_with_its_values(found: Record, told: str) -> None:
+    assert difference(found) == told
+
+
+OURS = "criterion, ours: 15 to 25 %"
+
+
+@pytest.mark.parametrize(
+    ("gives", "basis", "criterion", "statement"),
+    [
+        ("interval", "formula", "said: 15 to 25 %", "Restoring"),
+        ("statement", None, OURS, "Restoring"),
+        ("statement", "implied", OURS, "Implied, not stated in this form: Restoring"),
+    ],
+)
+def test_a_criterion_of_ours_is_not_put_into_a_document_s_mouth(
+    gives: DocumentGives, basis: Basis | None, criterion: str, statement: str
+) -> None:
+    found = figure(-2.0, 3.0)
+    assert found.claim.figure is not None
+    claim = replace(found.claim, basis=basis, figure=replace(found.claim.figure, document_gives=gives))
+    text = page("wrong-statements.md", replace(found, claim=claim))
+    assert f"Measured: 0.5 % (-2 to 3), less than stated; {criterion}." in text
+    assert (f"- Stated: {statement} forgets the" in text) is (basis != "implied")
+    home = page("fix-summary.md", replace(found, claim=claim))
+    assert f"| efficiency lost | {criterion.partition(':')[0]} | measured," in home
+    assert f"- Claim (figure): {statement} forgets the" in home
+
+
+@pytest.mark.parametrize(
+    ("effect", "shown"),
+    [(1.4e9, "1,400,000,000 (the runs hardly differ) |"), (690.0, "690 |"), (-3.6, "-3.6 |"), (None, "none: all runs")],
+)
+def test_an_effect_size_is_shown_as_a_number(effect: float | None, shown: str) -> None:
+    found = figure(-2.0, 3.0)
+    assert found.evidence is not None
+    assert found.evidence.figure is not None
+    evidence = replace(found.evidence, figure=replace(found.evidence.figure, effect_size=effect))
+    assert f"| {shown}" in page("fix-summary.md", replace(found, evidence=evidence))
+
+
+def test_a_harmful_fix_is_told_by_what_it_breaks_anew() -> None:
+    record = measured(CLAIM, healthy=2, faulty=0, documented_fix=0)
+    assert record.evidence is not None
+    healthy, faulty, fixed = record.evidence.variants
+    held, violated = faulty.symptoms[1], replace(fixed.symptoms[1], held_runs=0, before="1", after="nan")
+    variants = (
+        healthy,
+        replace(faulty, symptoms=(faulty.symptoms[0], held)),
+        replace(fixed, symptoms=(fixed.symptoms[0], violated)),
+    )
+    worse = replace(record, evidence=replace(record.evidence, variants=variants))
+    assert difference(worse).endswith("breaks something else: ema: nan, expected 1.")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_row_has_the_cells_of_its_heading(name: str) -> None:
+    for block in render_all(data())[name].split("\n\n"):
+        rows = [line.replace("\\|", "") for line in block.splitlines() if line.startswith("|")]
+        assert len({row.count("|") for row in rows}) <= 1, block
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_table_stands_apart_from_the_text_before_it(name: str) -> None:
+    lines = render_all(data())[name].splitlines()
+    starts = [
+        number for number, line in enumerate(lines) if line.startswith("|") and not lines[number - 1].startswith("|")
+    ]
+    assert [lines[number - 1] for number in starts if lines[number - 1]] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a|b", "a\\|b"),
+        ("a\\|b", "a\\\\\\|b"),
+        ("a\nb", "a<br>b"),
+        ("<class 'x'>", "&lt;class 'x'>"),
+        ("&lt;", "&amp;lt;"),
+        ("", "(empty)"),
+        ("2 * 3 * 4", "2 \\* 3 \\* 4"),
+        ("__init__ of vf_coef", "\\_\\_init\\_\\_ of vf_coef"),
+        ("`a*b` * c", "`a*b` \\* c"),
+        ("`a|b`", "`a\\|b`"),
+    ],
+)
+def test_a_text_is_shown_as_it_is_written_inside_its_cell(text: str, shown: str) -> None:
+    assert cell(text) == shown
+
+
+def test_a_text_outside_a_table_keeps_its_bars() -> None:
+    assert prose("a|b <c>") == "a|b &lt;c>"
