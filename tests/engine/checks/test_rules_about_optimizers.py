@@ -81,6 +81,7 @@ def test_unknown_names_are_refused() -> None:
         check_optimizer(torch.optim.SGD, checks=["nothing"])
 
 
+@pytest.mark.usefixtures("processes")
 def test_the_global_generators_are_left_alone() -> None:
     before = torch.get_rng_state().tolist(), repr(np.random.get_state()), random.getstate()
     check_optimizer(tiny.Momentum, checks=["deepcopy_continues"])

@@ -25,6 +25,13 @@ FAILED = replace(
 )
 
 
+REPORTS = "https://github.com/DLR-RM/stable-baselines3/issues"
+ADVICE = (
+    "    remedy: Save and load what the failure names, and restore random generators last.\n"
+    f"    reports: stable-baselines3 #1643 ({REPORTS}/1643), stable-baselines3 #1526 ({REPORTS}/1526)\n"
+)
+
+
 def test_every_status_has_its_line() -> None:
     records = [
         PASSED,
@@ -44,6 +51,7 @@ def test_every_status_has_its_line() -> None:
         "    seen: 3 of 4 differ\n"
         "    where: step 1 after the load\n"
         "    why: restoring rng makes it exact\n"
+        f"{ADVICE}"
         "    reproduce:\n"
         "        from a import b\n"
         "        b()\n"

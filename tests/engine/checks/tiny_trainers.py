@@ -253,8 +253,8 @@ DEFECTS = {
         Defect(
             StartsRateAgain,
             "learning_rates_continue",
-            "optimizers[0].param_groups[0]['lr'] is 0.05, expected 0.0405",
-            "optimizers[0].param_groups[0]['lr']",
+            "optimizer.param_groups[0]['lr'] is 0.05, expected 0.0405",
+            "optimizer.param_groups[0]['lr']",
         ),
         Defect(
             TrainsNoBias,

@@ -24,11 +24,11 @@ from tests.engine.messages import is_one_line
 
 Check = Callable[..., tuple[int, str, str]]
 DEADLY = """\
-import multiprocessing, os
+import multiprocessing, os, signal
 from command_learners import copying as deadly
 
 if multiprocessing.parent_process() is not None:
-    os._exit(7)
+    os.kill(os.getpid(), signal.SIGKILL)
 """
 """Can be imported, but in no worker process."""
 QUICK = ("--check", "set_parameters_copies")
@@ -83,8 +83,12 @@ def test_a_check_that_fails(check: Check) -> None:
     assert where.startswith("parameter ")
     assert lines[1:4] == ["", "sharing: set_parameters_copies: fail", f"expected: {RULES[QUICK[1]].expected}"]
     assert lines[4].startswith("seen: training the source changes 2 parameters")
-    assert lines[5:] == [
+    assert lines[5:8] == [
         f"where: {where}",
+        "remedy: Copy tensors in get_parameters() or set_parameters(): copy.deepcopy() of the whole.",
+        "reports: pytorch #196083 (https://github.com/pytorch/pytorch/issues/196083)",
+    ]
+    assert lines[8:] == [
         "reproduce:",
         "    rlverify check command_learners.py:sharing --check set_parameters_copies",
         "",
@@ -121,10 +125,48 @@ def test_what_a_factory_does_is_a_record(name: str, seen: str, check: Check) -> 
 
 
 def test_what_a_factory_prints_is_not_in_the_json(folder: Path) -> None:
-    program = start(folder, "command_learners:prints", *QUICK, "--json", "-")
+    program = start(folder, "command_learners:prints", "--check", "optimizers_hold_the_parameters", "--json", "-")
     output, errors = program.communicate(timeout=60)
     assert json.loads(output)["exit_code"] == program.returncode == 0
     assert "printed by the factory" in errors
+
+
+NOTHING_DECIDED = """\
+class Wrapper:
+    def learn(self, steps): pass
+def wrapped(): return Wrapper()
+def broken(): raise RuntimeError("\\x1b[31m" + "long " * 1_000_000)
+"""
+ENDS = {
+    "ends": "import os\ndef make(): pass\nos._exit(0)\n",
+    "ends_later": "import atexit, os\natexit.register(os._exit, 0)\ndef make(): pass\n",
+    "odd": "class Odd(BaseException): pass\nraise Odd('x')\n",
+}
+
+
+def test_without_a_decided_check_the_exit_code_is_2(folder: Path, check: Check) -> None:
+    (folder / "undecided.py").write_text(NOTHING_DECIDED)
+    code, output, _ = check("undecided.py:wrapped", *QUICK)
+    assert (code, output.splitlines()[-1]) == (2, "1 check: 1 not applicable, so that nothing is decided")
+
+
+def test_a_crash_is_shown_once_with_its_calls_and_what_it_stops(folder: Path, check: Check) -> None:
+    (folder / "undecided.py").write_text(NOTHING_DECIDED)
+    code, output, _ = check("undecided.py:broken", *QUICK, "--check", "deterministic")
+    assert code == 2
+    assert output.count("in broken") == 1
+    assert "stops as well: set_parameters_copies" in output
+    assert "\x1b" not in output
+    assert len(output) < 20_000
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_module_that_ends_the_process_is_an_error(name: str, folder: Path) -> None:
+    (folder / f"{name}.py").write_text(ENDS[name])
+    program = start(folder, f"{name}.py:make", *QUICK)
+    _, errors = program.communicate(timeout=60)
+    assert program.returncode == 2
+    assert "Traceback" not in errors
 
 
 def test_a_failed_check_outweighs_one_that_could_not_be_run(check: Check) -> None:
@@ -184,7 +226,7 @@ def test_a_target_whose_worker_dies_is_an_error_and_the_others_have_records(fold
     code, output, _ = check(*targets, *QUICK, "--executor", "processes", "--jobs", "2", "--json", "-")
     copying, deadly = (each["checks"][0] for each in json.loads(output)["subjects"])
     assert (code, copying["status"], deadly["status"]) == (2, "pass", "error")
-    assert deadly["seen"] == "the process that checks this target ended with exit code 7"
+    assert deadly["seen"] == "the process that checks this target ended with exit code -9"
 
 
 def test_the_list_has_every_check(check: Check) -> None:

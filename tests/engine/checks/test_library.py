@@ -1,0 +1,144 @@
+"""Failures that the library's own class has as well, and those that are yours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
+
+from benchmarks.field.findings import of_libraries
+from benchmarks.field.records import read_field_report
+from rlverify.checks import CheckRecord, check_algorithm
+from rlverify.checks.engine import library
+from rlverify.checks.engine.rule import RULES
+from rlverify.checks.rules.remedies import REMEDIES
+
+SIZES: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "seed": 0}
+REPORT = Path(__file__).parents[3] / "reports/measured/field-report.json"
+
+
+class Counting(PPO):
+    """Loses nothing that PPO does not lose."""
+
+    rollouts = 0
+
+    def collect_rollouts(self, *args: Any, **options: Any) -> bool:
+        self.rollouts += 1
+        return super().collect_rollouts(*args, **options)
+
+
+class Drifting(PPO):
+    """Adds a number to the reward that no file has, and shares it when parameters are set."""
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self.bonus = torch.zeros(1)
+
+    def train(self) -> None:
+        self.bonus += 0.5
+        self.rollout_buffer.advantages += float(self.bonus) * self.rollout_buffer.returns
+        super().train()
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "bonus"]
+
+
+class Stubborn(torch.optim.Adam):
+    """Ignores the learning rate."""
+
+    def step(self, closure: Any = None) -> Any:
+        self.param_groups[0]["lr"] = 1e-3
+        return super().step(closure)
+
+
+class Reseeding(gym.Wrapper[Any, Any, Any, Any]):
+    """Its copy starts a new episode."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Reseeding:
+        made = Reseeding(gym.make("CartPole-v1"))
+        made.reset(seed=3)
+        return made
+
+
+def record(
+    check: str, kind: type[PPO] = PPO, env: Any = "CartPole-v1", *, strict: bool = False, **more: Any
+) -> CheckRecord:
+    (found,) = check_algorithm(lambda: kind("MlpPolicy", env, **{**SIZES, **more}), checks=[check], strict=strict)
+    return found
+
+
+@pytest.mark.parametrize("kind", [PPO, Counting])
+def test_what_the_library_loses_as_well_is_known(kind: type[PPO]) -> None:
+    found = record("resume_is_exact", kind)
+    assert not found.is_unexpected
+    assert found.outcome == "fail, known in stable-baselines3 2.9.2 (field report #2)"
+
+
+def test_a_cause_that_the_library_does_not_have_is_yours() -> None:
+    found = record("resume_is_exact", Drifting)
+    assert found.is_unexpected
+    assert found.library is not None
+    assert found.library.other_causes == ("bonus",)
+    assert found.finding.causes[0] == "bonus"
+    assert found.finding.why.startswith("restoring bonus; ")
+
+
+def test_strict_counts_what_is_known() -> None:
+    assert record("set_parameters_copies", strict=True).is_unexpected
+    assert not record("set_parameters_copies").is_unexpected
+
+
+def test_a_version_without_a_field_report_is_compared_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(library, "KNOWN", tmp_path)
+    assert record("set_parameters_copies").outcome == "fail, PPO of stable-baselines3 2.9.2 fails as well"
+
+
+def test_a_model_without_a_seed_is_yours() -> None:
+    found = record("deterministic", seed=None)
+    assert found.is_unexpected
+    assert found.finding.why == "the model has seed=None"
+
+
+def test_the_twin_has_no_classes_of_yours() -> None:
+    policy = {"optimizer_class": Stubborn, "optimizer_kwargs": {"eps": 1e-5}}
+    assert record("learning_rate_zero_freezes", policy_kwargs=policy).is_unexpected
+    assert not record("set_parameters_copies", policy_kwargs=policy).is_unexpected
+
+
+def normalized() -> VecEnv:
+    return VecNormalize(DummyVecEnv([lambda: gym.make("CartPole-v1")]))
+
+
+def wrapped() -> VecEnv:
+    return DummyVecEnv([lambda: Reseeding(gym.make("CartPole-v1"))])
+
+
+@pytest.mark.parametrize(
+    ("env", "layer", "is_yours"), [(normalized, "VecNormalize", False), (wrapped, "Reseeding", True)]
+)
+def test_the_layer_that_is_copied_wrongly_is_named(env: Callable[[], VecEnv], layer: str, is_yours: bool) -> None:
+    found = check_algorithm(lambda: PPO("MlpPolicy", env(), **SIZES), checks=["environment_can_be_copied"])[0]
+    assert found.is_unexpected is is_yours
+    assert found.finding.seen.endswith(f"; inside of {layer}, copies are right")
+
+
+def test_the_lists_that_ship_are_those_of_the_field_report() -> None:
+    expected = of_libraries(read_field_report(REPORT))
+    assert set(expected) == {file.stem for file in library.KNOWN.glob("*.json")}
+    for name, found in expected.items():
+        shipped = library.findings_of(*name.rsplit("-", 1))
+        assert {each.check: (each.number, each.headline) for each in found} == {
+            check: (each.number, each.headline) for check, each in shipped.items()
+        }
+
+
+def test_every_rule_has_a_remedy() -> None:
+    assert set(REMEDIES) == set(RULES)
