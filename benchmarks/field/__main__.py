@@ -32,7 +32,6 @@ def main() -> None:
     known = sorted({each.name for each in (*algorithm_tasks(), *optimizer_tasks())})
     parser.add_argument("names", nargs="*", choices=[*known, []], metavar="NAME")
     parser.add_argument("--output", type=Path, default=FOLDER)
-    parser.add_argument("--known", type=Path, default=KNOWN, help="for what `rlverify check` knows of each library")
     arguments = parser.parse_args()
     data = arguments.output / "field-report.json"
     if arguments.action == "run":
@@ -42,10 +41,10 @@ def main() -> None:
         data.write_text(text_of(report), encoding="utf-8")
     report = read_field_report(data)
     data.with_suffix(".md").write_text(render_field_report(report), encoding="utf-8")
-    arguments.known.mkdir(parents=True, exist_ok=True)
+    known = KNOWN if arguments.output == FOLDER else arguments.output
     for name, found in of_libraries(report).items():
         text = canonical_json([asdict(each) for each in found])
-        (arguments.known / f"{name}.json").write_text(text, encoding="utf-8")
+        (known / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 def _say(task: FieldTask, seconds: float) -> None:
