@@ -74,6 +74,7 @@ def save_load(*, state: Sequence[str], name: str = "save_load") -> Rule:
         survives,
         rests_on=("deterministic",),
         faults=lambda _session: [faults.forget(path) for path in paths],
+        blamed="caller",
     )
 
 
@@ -129,6 +130,5 @@ def holds(
         return failing(wrong) if wrong else passing()
 
     first = inspect.cleandoc(function.__doc__ or "").partition("\n")[0]
-    return Rule(
-        shown, SUITE, severity, expected or first or f"{shown} finds nothing.", checked, faults=lambda _: faults
-    )
+    says = expected or first or f"{shown} finds nothing."
+    return Rule(shown, SUITE, severity, says, checked, faults=lambda _: faults, blamed="caller")

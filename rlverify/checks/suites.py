@@ -8,11 +8,12 @@ from functools import partial
 from typing import Any
 
 from rlverify.checks.adapters.adapter import Adapter
-from rlverify.checks.engine.check_records import CheckRecord, ExpectedFailures
+from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, ExpectedFailures, Status
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.rule import RULES, Rule
+from rlverify.checks.engine.rule import RULES, Rule, passing
 from rlverify.checks.engine.rule_runs import check_subject, rule_named
 from rlverify.checks.engine.subjects import Subject, check_settings
+from rlverify.checks.state.tree import is_below
 
 CLAIMS = "claims"
 """The family of claims."""
@@ -30,6 +31,9 @@ class Suite:
 
     ``parametrize_with_checks([suite])``, ``rlverify check module:suite`` and ``suites`` in ``[tool.rlverify]``, for
     ``rlverify gate``, run it.
+
+    A check can fail for several parts of the state. A claim about one of them, by a fault that forgets it, fails for
+    that part alone.
 
     :param name: of the suite
     :param make: makes a fresh model from a seed, with its environment
@@ -81,13 +85,16 @@ class Suite:
                 f"{name}: the suite {self.name!r} has no check {check!r} ({', '.join(self._rules) or 'none so far'}); "
                 "add it before the claim"
             )
+        own = self._rules[check]
         claimed = replace(
-            self._rules[check],
+            own,
             name=name,
             family=CLAIMS,
             expected=title,
+            function=lambda session: _about(fault, own.function(session)),
             faults=lambda _session: [fault],
             must_be_proven=True,
+            blamed="caller",
         )
         self._register(claimed)
 
@@ -108,3 +115,11 @@ class Suite:
     def run(self) -> list[CheckRecord]:
         """The records of all checks and claims under all seeds."""
         return [record for each in self.subjects for record in check_subject(each)]
+
+
+def _about(fault: GenericFault, found: CheckFinding) -> CheckFinding:
+    """The finding of a check, or that nothing is wrong if all causes are other parts of the state than the fault's."""
+    if found.status is not Status.FAIL or not fault.path or not found.causes:
+        return found
+    is_own = any(is_below(each, fault.path) or is_below(fault.path, each) for each in found.causes)
+    return found if is_own else passing()

@@ -18,10 +18,14 @@ from rlverify.checks.state.tree import find, is_tensor, leaves_below, put
 
 @dataclass(frozen=True)
 class GenericFault:
-    """One thing that an adapter, or a subject that has none, does wrong."""
+    """One thing that an adapter, or a subject that has none, does wrong.
+
+    :param path: of the state that it loses; empty if it is about no part of the state
+    """
 
     text: str
     plant: Callable[[Any], Any]
+    path: str = ""
 
 
 class Wrapped(Adapter):
@@ -78,7 +82,7 @@ def forget(path: str) -> GenericFault:
                 put(model, each, before[each] if each in before else zero(find(model, each)[0]))
             return model
 
-    return GenericFault(f"forget {path} in load()", Forgetful)
+    return GenericFault(f"forget {path} in load()", Forgetful, path)
 
 
 def overwrite(path: str, value: Any) -> GenericFault:

@@ -216,7 +216,8 @@ def _proofs(rule: Rule, session: SubjectSession) -> tuple[tuple[Proof, ...], str
     planted = attempt(lambda: list(rule.faults(session)))
     if isinstance(planted, Crash):
         return (), f"no fault could be planted: {_reason(planted)}", True
-    tier = replace(session.tier, finds_reasons=False)  # a proof asks whether the check fails, and not why
+    finds_reasons = session.tier.finds_reasons and rule.must_be_proven  # other proofs ask whether, and not why
+    tier = replace(session.tier, finds_reasons=finds_reasons)
     found = [run_rule(rule, replace(session, adapter=each.plant(session.adapter), tier=tier)) for each in planted]
     proofs = tuple(Proof(each.text, own.status is Status.FAIL) for each, own in zip(planted, found, strict=True))
     if any(each.detected for each in proofs):

@@ -144,6 +144,15 @@ def test_a_claim_that_does_not_hold_fails() -> None:
     assert made.run()[1].finding.seen == "place differs after the load"
 
 
+def test_a_claim_fails_for_its_own_part_of_the_state_alone() -> None:
+    made = suite_of(lambda _: ForgetsPlace(), checks.save_load(state=["place", "updates"]))
+    made.claim("T-03", "The place survives load()", check="save_load", fault=faults.forget("place"))
+    made.claim("T-04", "The counter survives load()", check="save_load", fault=faults.forget("updates"))
+    check, place, counter = made.run()
+    assert (check.status, place.status) == (Status.FAIL, Status.FAIL)
+    assert counter.outcome == "pass, proven by 1 fault"
+
+
 def test_every_seed_makes_a_subject_of_its_own() -> None:
     seeds: list[int] = []
     made = suite_of(lambda seed: seeds.append(seed) or Tiny(), checks.holds(is_trained), seeds=[3, 5])
