@@ -6,9 +6,9 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from rlverify.checks.engine.check_records import CheckRecord, Status
+from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, Status
 from rlverify.checks.engine.rule import Rule
 from rlverify.checks.engine.rule_runs import chosen_rules, record_of
 from rlverify.checks.engine.session import TierName, tier_named
@@ -16,6 +16,9 @@ from rlverify.checks.engine.subjects import Subject
 from rlverify.checks.rules.known_bugs import KNOWN_BUGS
 from rlverify.checks.rules.remedies import REMEDIES
 from rlverify.checks.suites import Suite
+
+ALL_CAUSES: Final = "RLVERIFY_ALL_CAUSES"
+"""The environment variable that ``pytest --rlverify-all-causes`` sets."""
 
 
 def parametrize_with_checks(
@@ -79,7 +82,7 @@ def _judge(record: CheckRecord) -> None:
     """Give pytest the outcome of a check."""
     import pytest
 
-    text = details(record)
+    text = details(record, all_causes=ALL_CAUSES in os.environ)
     if record.status in (Status.INCONCLUSIVE, Status.NOT_APPLICABLE):
         pytest.skip(f"{record.status.value}: {record.finding.seen}")
     if record.status is Status.FAIL and not record.is_unexpected:
@@ -102,8 +105,11 @@ def _entry(record: CheckRecord, width: int) -> str:
     return "\n    ".join([line, *details(record).splitlines()[1:]])
 
 
-def details(record: CheckRecord) -> str:
-    """Everything that a reader needs about a check, in some lines."""
+def details(record: CheckRecord, *, all_causes: bool = False) -> str:
+    """Everything that a reader needs about a check, in some lines.
+
+    :param all_causes: whether each cause of a failure has a line, with whose it is
+    """
     found = record.finding
     rows = {
         "expected": found.expected,
@@ -117,9 +123,17 @@ def details(record: CheckRecord) -> str:
     but = ", but a failure is expected" if record.expected_failure and record.status is Status.PASS else ""
     lines = [f"{record.subject}: {record.check}: {record.outcome}{but}"]
     lines += [f"{name}: {text}" for name, text in rows.items() if text]
+    if all_causes and found.causes:
+        lines += ["causes:", *(f"    {text}" for text in _owned_causes(found))]
     if record.reproduction and record.status in (Status.FAIL, Status.ERROR):
         lines += ["reproduce:", *(f"    {line}" for line in record.reproduction.splitlines())]
     return "\n".join(lines)
+
+
+def _owned_causes(found: CheckFinding) -> list[str]:
+    owners = found.owners if len(found.owners) == len(found.causes) else [None] * len(found.causes)
+    pairs = zip(found.causes, owners, strict=True)
+    return [f"{cause} ({owner.library}: {owner.name})" if owner and owner.name else cause for cause, owner in pairs]
 
 
 def advice(record: CheckRecord) -> dict[str, str]:

@@ -55,6 +55,9 @@ def check(
     strict: Annotated[
         bool, typer.Option("--strict", help="Count failures that the library's own class has as well.")
     ] = False,
+    all_causes: Annotated[
+        bool, typer.Option("--all-causes", help="Print every cause of a failure, with whose it is.")
+    ] = False,
     json_file: Annotated[
         Path | None,
         typer.Option("--json", metavar="FILE", help="Write the records as JSON; - prints it, and nothing else."),
@@ -93,7 +96,8 @@ def check(
     if where == "inline" and (jobs or 1) > 1:
         where = "processes"
     with executor_of(where, jobs, ray_address) as executor:
-        code = run_and_report(found, folder, chosen, files, executor, TargetSettings(folder, limit, tier, strict))
+        given = TargetSettings(folder, limit, tier, strict)
+        code = run_and_report(found, folder, chosen, files, executor, given, all_causes=all_causes)
     raise typer.Exit(code)
 
 
@@ -115,6 +119,8 @@ def run_and_report(
     files: Mapping[str, Path],
     executor: Executor,
     given: TargetSettings,
+    *,
+    all_causes: bool = False,
 ) -> int:
     """Run the checks, write the files and print the tables unless JSON is printed."""
     from rlverify.cli.checking import check_parts, run_checks
@@ -123,7 +129,7 @@ def run_and_report(
     run = run_checks(targets, chosen, executor, given)
     write_texts(files, {name: CHECK_FORMATS[name](run, folder) for name in files})
     if STDOUT not in files.values():
-        show(*check_parts(run))
+        show(*check_parts(run, all_causes=all_causes))
     return run.exit_code
 
 

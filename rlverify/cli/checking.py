@@ -148,17 +148,17 @@ def rules_table(names: Sequence[str]) -> Table:
     return table
 
 
-def check_parts(run: CheckRun) -> Iterator[Any]:
+def check_parts(run: CheckRun, *, all_causes: bool = False) -> Iterator[Any]:
     """A table for each subject, what is wrong in detail, and all in one line."""
     for each in run.subjects:
         yield Text(f"{each.target.subject.name} ({each.target.text})\n")
         yield _table(each)
         yield Text("")
-    yield from _wrong(run)
+    yield from _wrong(run, all_causes)
     yield Text(summary_of_checks(run))
 
 
-def _wrong(run: CheckRun) -> Iterator[Text]:
+def _wrong(run: CheckRun, all_causes: bool) -> Iterator[Text]:
     """What is not as expected in detail; of checks that one crash stopped, the first, and the names of the others."""
     stopped: dict[tuple[str, str], list[str]] = {}
     for record in run.records:
@@ -168,7 +168,7 @@ def _wrong(run: CheckRun) -> Iterator[Text]:
         own, *others = stopped.get((record.subject, record.finding.seen), [record.check])
         if record.is_unexpected and record.check == own:
             also = f"\nstops as well: {', '.join(others)}" if others else ""
-            yield Text(f"{details(record)}{also}\n")
+            yield Text(f"{details(record, all_causes=all_causes)}{also}\n")
 
 
 def _table(checked: CheckedSubject) -> Table:

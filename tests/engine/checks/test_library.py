@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
 from benchmarks.field.findings import of_libraries
 from benchmarks.field.records import read_field_report
-from rlverify.checks import CheckRecord, check_algorithm
+from rlverify.checks import CheckRecord, check_algorithm, details
 from rlverify.checks.engine import library
 from rlverify.checks.engine.rule import RULES
 from rlverify.checks.rules.remedies import REMEDIES
@@ -87,6 +87,14 @@ def test_a_cause_that_the_library_does_not_have_is_yours() -> None:
     assert found.library.other_causes == ("bonus",)
     assert found.finding.causes[0] == "bonus"
     assert found.finding.why.startswith("restoring bonus; ")
+
+
+def test_all_causes_have_a_line_with_whose_they_are() -> None:
+    lines = details(record("resume_is_exact", Drifting), all_causes=True).splitlines()
+    causes = lines[lines.index("causes:") + 1 : lines.index("reproduce:")]
+    assert causes[0] == "    bonus (yours: Drifting)"
+    assert "    env.envs[0].env._elapsed_steps (gymnasium: TimeLimit)" in causes
+    assert causes[-1] == "    global random generators"
 
 
 def test_strict_counts_what_is_known() -> None:
