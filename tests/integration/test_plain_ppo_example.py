@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.engine.in_process import rlverify_here
 from tests.support.repository_copy import ROOT
 
 EXAMPLE = ROOT / "examples" / "plain_ppo"
@@ -30,7 +31,7 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def record_of(folder: Path, check: str) -> dict[str, Any]:
-    done = python(folder, "rlverify.cli.entry", "check", "test_ppo.py:SUBJECT", "--check", check, "--json", "-")
+    done = rlverify_here("check", "test_ppo.py:SUBJECT", "--check", check, "--json", "-", cwd=folder)
     (subject,) = json.loads(done.stdout)["subjects"]
     (found,) = [each for each in subject["checks"] if each["check"] == check]
     assert isinstance(found, dict)

@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.wheel import build_wheel, install_wheel
 
+pytestmark = pytest.mark.slow
+
 FILES = {
     "pyproject.toml": """
 [project]

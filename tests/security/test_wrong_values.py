@@ -36,7 +36,7 @@ WRONG: dict[str, Any] = {
 KINDS = [f"{kind} of {optimizer}" for kind in ("model file", "checkpoint") for optimizer in ("adaptive_upgd", "adam")]
 ENDS = 2
 """How many entries at each end of a list are replaced; those between are of the same kind."""
-SAMPLE = 120
+SAMPLE = 60
 
 
 def trained(optimizer_class: str) -> DistributionalPPO:

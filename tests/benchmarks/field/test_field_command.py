@@ -31,6 +31,8 @@ def test_an_optimizer_is_measured_and_its_page_can_be_written_again(
     status = {each.check: each.status for each in adam.records}
     assert status["state_dict_continues"] is status["learning_rate_zero_freezes"] is Status.PASS
     assert status["load_state_dict_copies"] is Status.FAIL
+    assert Status.ERROR not in status.values()
+    assert {each.subject for each in adam.records} == {"Adam"}
     first = page.read_text(encoding="utf-8")
     assert "| `load_state_dict_copies` | ✗ |\n" in first
     page.unlink()

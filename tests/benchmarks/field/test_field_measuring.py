@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -13,30 +12,11 @@ import torch
 from benchmarks.field import measuring
 from benchmarks.field.algorithms import ALGORITHMS
 from benchmarks.field.measuring import AWKWARD, DEFAULTS, FieldTask, algorithm_tasks, measure, optimizer_tasks
-from benchmarks.field.records import FieldReport
 from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, Status
 from rlverify.running.executors import ProcessExecutor
 
 KILLED = "import os, signal\n\nos.kill(os.getpid(), signal.SIGKILL)\n"
-EXITS = "import os\n\nos._exit(3)\n"
 RAISES = 'raise ValueError("no such\\nlicence")\n'
-LEARNER = """\
-import torch
-
-
-class Learner:
-    def __init__(self):
-        self.net = torch.nn.Linear(2, 1)
-        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
-
-    def learn(self, steps):
-        self.net(torch.ones(1, 2)).sum().backward()
-        self.optimizer.step()
-
-
-def make(seed=0):
-    return Learner()
-"""
 PROBLEMS = {
     "killed": "its process ended with exit code -9",
     "raises": "ValueError: no such licence (",
@@ -49,19 +29,6 @@ def tasks_of(folder: Path, **code: str) -> list[FieldTask]:
     for name, text in code.items():
         (folder / f"field_subject_{name}.py").write_text(text, encoding="utf-8")
     return [FieldTask(name, "none", DEFAULTS, f"field_subject_{name}:make", f"code of {name}") for name in code]
-
-
-@pytest.fixture
-def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FieldReport]:
-    """Measures subjects of some code, and the optimizer SGD."""
-
-    def run(**code: str) -> FieldReport:
-        tasks = tasks_of(tmp_path, **code)
-        monkeypatch.setattr(measuring, "algorithm_tasks", lambda _names: tasks)
-        monkeypatch.syspath_prepend(tmp_path)
-        return measure(["SGD"], executor=ProcessExecutor(1))
-
-    return run
 
 
 def test_every_algorithm_is_checked_in_both_variants() -> None:
@@ -101,46 +68,30 @@ def test_names_choose_among_both_kinds() -> None:
     assert [each.name for each in optimizer_tasks(names)] == ["SGD"]
 
 
-def test_subjects_that_cannot_be_checked_are_problems_and_the_others_are_there(
-    measured: Callable[..., FieldReport],
+def test_subjects_that_cannot_be_checked_are_problems_each_with_its_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report = measured(killed=KILLED, raises=RAISES, empty="", learner=LEARNER)
-    found = {each.name: each for each in report.algorithms}
-    assert list(found) == ["killed", "raises", "empty", "learner"]
-    for name, problem in PROBLEMS.items():
-        subject = found[name]
-        assert (subject.variant, subject.factory) == (DEFAULTS, f"field_subject_{name}:make")
-        assert (subject.source, subject.records, subject.effects) == (f"code of {name}", (), {})
-        assert subject.problem.startswith(problem)
+    tasks = tasks_of(tmp_path, killed=KILLED, raises=RAISES, empty="")
+    monkeypatch.setattr(measuring, "algorithm_tasks", lambda _names: tasks)
+    monkeypatch.syspath_prepend(tmp_path)
+    done: list[tuple[str, float]] = []
+    report = measure(
+        ["none"], executor=ProcessExecutor(1), on_done=lambda task, seconds: done.append((task.name, seconds))
+    )
+    assert {name for name, _ in done} == {*PROBLEMS}
+    assert all(0 < seconds < 100 for _, seconds in done)
+    assert [each.name for each in report.algorithms] == [*PROBLEMS]
+    for subject in report.algorithms:
+        assert (subject.variant, subject.factory) == (DEFAULTS, f"field_subject_{subject.name}:make")
+        assert (subject.source, subject.records, subject.effects) == (f"code of {subject.name}", (), {})
+        assert subject.problem.startswith(PROBLEMS[subject.name])
         assert "\n" not in subject.problem
-    (sgd,) = report.optimizers
-    assert (sgd.name, sgd.library, sgd.factory) == ("SGD", "torch", "torch.optim:SGD")
-    for subject in (found["learner"], sgd):
-        assert subject.problem == ""
-        assert {each.subject for each in subject.records} == {subject.name}
-        status = [each.status for each in subject.records]
-        assert Status.PASS in status
-        assert Status.ERROR not in status
     assert report.versions["torch"] == torch.__version__
     assert " ".join(report.versions) == "python stable-baselines3 sb3-contrib torch gymnasium numpy rlverify"
     assert report.constants == {
         "ROLLOUT": "{'n_steps': 64}",
         "OFF_POLICY": "{'learning_starts': 64, 'batch_size': 32, 'buffer_size': 4096}",
     }
-    assert {each.check for each in report.reproductions} == {"pieces_equal_whole"}
-
-
-def test_each_task_that_ended_is_reported_with_its_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks = tasks_of(tmp_path, exits=EXITS, raises=RAISES)
-    monkeypatch.setattr(measuring, "algorithm_tasks", lambda _names: tasks)
-    monkeypatch.syspath_prepend(tmp_path)
-    done: list[tuple[str, float]] = []
-    report = measure(
-        ["none"], executor=ProcessExecutor(2), on_done=lambda task, seconds: done.append((task.name, seconds))
-    )
-    assert {name for name, _ in done} == {"exits", "raises"}
-    assert all(0 < seconds < 100 for _, seconds in done)
-    assert [each.name for each in report.algorithms] == ["exits", "raises"]
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def run_with_signal(name: str, folder: Path, number: int, every: int = NEVER) ->
     [
         ("PPO", signal.SIGTERM),
         pytest.param("DQN", signal.SIGTERM, marks=pytest.mark.slow),
-        ("SAC with gSDE", signal.SIGINT),
+        pytest.param("SAC with gSDE", signal.SIGINT, marks=pytest.mark.slow),
     ],
 )
 def test_a_signal_saves_before_the_next_rollout_and_the_run_continues_exactly(

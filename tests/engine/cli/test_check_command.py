@@ -25,7 +25,7 @@ from tests.engine.messages import is_one_line
 Check = Callable[..., tuple[int, str, str]]
 DEADLY = """\
 import multiprocessing, os, signal
-from command_learners import copying as deadly
+from command_learners import clean as deadly
 
 if multiprocessing.parent_process() is not None:
     os.kill(os.getpid(), signal.SIGKILL)
@@ -53,12 +53,9 @@ def check(capsys: pytest.CaptureFixture[str], folder: Path) -> Check:
     return command
 
 
-def start(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "rlverify.cli.entry", "check", *arguments]
-    return subprocess.Popen(
-        command, cwd=folder, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_check_that_passes(check: Check) -> None:
@@ -122,13 +119,6 @@ def test_what_a_factory_does_is_a_record(name: str, seen: str, check: Check) -> 
     assert code == (2 if seen else 0)
     assert seen in output
     assert "printed by the factory" not in output
-
-
-def test_what_a_factory_prints_is_not_in_the_json(folder: Path) -> None:
-    program = start(folder, "command_learners:prints", "--check", "optimizers_hold_the_parameters", "--json", "-")
-    output, errors = program.communicate(timeout=60)
-    assert json.loads(output)["exit_code"] == program.returncode == 0
-    assert "printed by the factory" in errors
 
 
 NOTHING_DECIDED = """\
@@ -211,22 +201,18 @@ def test_json_on_stdout_is_all_that_is_printed(check: Check) -> None:
     assert (code, json.loads(output)["summary"]) == (0, "1 check: 1 passed (1 proven)")
 
 
-def test_several_targets_in_worker_processes_have_the_same_records(check: Check) -> None:
-    targets = [f"command_learners:{name}" for name in ("copying", "sharing", "expected")]
-    code, here, _ = check(*targets, *QUICK, "--json", "-")
-    assert (code, len(json.loads(here)["subjects"])) == (1, 3)
-    code, elsewhere, errors = check(*targets, *QUICK, "--jobs", "2", "--json", "-")
-    assert (code, json.loads(elsewhere)) == (1, json.loads(here))
-    assert "3 of 3: command_learners:" in errors
-
-
-def test_a_target_whose_worker_dies_is_an_error_and_the_others_have_records(folder: Path, check: Check) -> None:
+def test_targets_in_worker_processes_have_the_same_records_and_one_whose_worker_dies_is_an_error(
+    folder: Path, check: Check
+) -> None:
     (folder / "deadly_learners.py").write_text(DEADLY)
-    targets = ["command_learners:copying", "deadly_learners:deadly"]
-    code, output, _ = check(*targets, *QUICK, "--executor", "processes", "--jobs", "2", "--json", "-")
-    copying, deadly = (each["checks"][0] for each in json.loads(output)["subjects"])
-    assert (code, copying["status"], deadly["status"]) == (2, "pass", "error")
-    assert deadly["seen"] == "the process that checks this target ended with exit code -9"
+    targets = [f"command_learners:{name}" for name in ("copying", "sharing", "expected")]
+    _, here, _ = check(*targets, *QUICK, "--json", "-")
+    code, elsewhere, errors = check(*targets, "deadly_learners:deadly", *QUICK, "--jobs", "2", "--json", "-")
+    *others, deadly = json.loads(elsewhere)["subjects"]
+    assert others == json.loads(here)["subjects"]
+    assert "4 of 4: " in errors
+    assert (code, deadly["checks"][0]["status"]) == (2, "error")
+    assert deadly["checks"][0]["seen"] == "the process that checks this target ended with exit code -9"
 
 
 def test_the_list_has_every_check(check: Check) -> None:
@@ -297,20 +283,59 @@ def test_progress_is_a_line_every_ten_seconds_where_there_is_no_terminal(capsys:
     assert capsys.readouterr() == ("", "checking ppo: resume_is_exact (1 of 3 done)\n")
 
 
-@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
-def test_progress_in_a_terminal_is_a_bar_that_goes(folder: Path) -> None:
-    reading, writing = os.openpty()
-    command = [sys.executable, "-m", "rlverify.cli.entry", "check", "command_learners:copying", *QUICK]
+LITTERING = """\
+import os, tempfile
+from temporary_learners import Copying, Learner, subject
+
+def make():
+    print("printed by the factory")
+    os.makedirs(os.path.join("made", os.path.basename(tempfile.mkdtemp())))
+    return Learner()
+
+littering = subject(make, name="littering", adapter=Copying())
+"""
+
+
+@pytest.fixture(scope="module")
+def in_a_terminal(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """A process of its own with a terminal for its errors: its folder, what it printed and what the terminal showed."""
+    folder = tmp_path_factory.mktemp("terminal")
+    write_learners(folder, "temporary_learners")
+    (folder / "littering.py").write_text(LITTERING)
+    (folder / "temporary").mkdir()
+    command = [sys.executable, "-m", "rlverify.cli.entry", "check", "littering:littering", *QUICK, "--json", "-"]
     command += ["--check", "targets_start_equal"]
-    environment = {**os.environ, "TERM": "xterm"}
+    environment = {**os.environ, "TERM": "xterm", "TMPDIR": str(folder / "temporary")}
+    reading, writing = os.openpty()
     done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=writing, check=False)
     os.close(writing)
     shown = os.read(reading, 100_000).decode()
     os.close(reading)
-    assert (done.returncode, b"\x1b" in done.stdout) == (0, False)
-    assert "checking copying: targets_start_equal" in shown
-    assert "checking copying: set_parameters_copies" in shown
+    assert done.returncode == 0, shown
+    return folder, done.stdout.decode(), shown
+
+
+def test_progress_in_a_terminal_is_a_bar_that_goes(in_a_terminal: tuple[Path, str, str]) -> None:
+    _, output, shown = in_a_terminal
+    assert "\x1b" not in output
+    assert "checking littering: targets_start_equal" in shown
+    assert "checking littering: set_parameters_copies" in shown
     assert shown.rstrip().endswith("\x1b[2K")  # the bar is erased
+
+
+def test_what_a_factory_prints_is_not_in_the_json(in_a_terminal: tuple[Path, str, str]) -> None:
+    _, output, shown = in_a_terminal
+    assert json.loads(output)["exit_code"] == 0
+    assert "printed by the factory" in shown
+
+
+def test_what_a_target_leaves_in_the_folder_for_temporary_files_is_removed(
+    in_a_terminal: tuple[Path, str, str],
+) -> None:
+    folder, _, _ = in_a_terminal
+    made = [path.name for path in (folder / "made").iterdir()]
+    assert made
+    assert not [name for name in made if (folder / "temporary" / name).exists()]
 
 
 HANGING = """\
@@ -333,24 +358,6 @@ def is_alive(pid: int) -> bool:
         return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
         return False
-
-
-def test_what_a_target_leaves_in_the_folder_for_temporary_files_is_removed(tmp_path: Path) -> None:
-    write_learners(tmp_path, "temporary_learners")
-    (tmp_path / "littering.py").write_text(
-        "import os, tempfile\nfrom temporary_learners import Copying, Learner, subject\n\n"
-        "def make():\n"
-        "    os.makedirs(os.path.join('made', os.path.basename(tempfile.mkdtemp())))\n"
-        "    return Learner()\n\n"
-        "littering = subject(make, name='littering', adapter=Copying())\n"
-    )
-    (tmp_path / "temporary").mkdir()
-    process = start(tmp_path, "littering:littering", *QUICK, TMPDIR=str(tmp_path / "temporary"))
-    output, errors = process.communicate()
-    assert (process.returncode, errors) == (0, ""), output
-    made = [path.name for path in (tmp_path / "made").iterdir()]
-    assert made
-    assert not [name for name in made if (tmp_path / "temporary" / name).exists()]
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")

@@ -32,7 +32,7 @@ OF_FIGURES = [
     ("reproduce", "FIG-BETTER", "--all", "--json"),
     ("pilot", "FIG-GAIN", "--seeds", "2", "--json"),
 ]
-OF_THE_MATRIX = [("matrix", "--json"), ("matrix", "--fault", "clip-one-sided", "--json")]
+OF_THE_MATRIX = [("matrix", "--fault", "clip-one-sided", "--json")]
 
 
 def version(output: str) -> int:

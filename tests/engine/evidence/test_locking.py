@@ -21,9 +21,8 @@ OTHERS = [
     FULL,
     *(
         pytest.param([*words.split(), "--jobs", "1"], marks=pytest.mark.slow)
-        for words in ("audit", "matrix", "pilot FIG-GAIN --seeds 2", "reproduce FIG-GAIN --all")
+        for words in ("audit", "gate", "matrix", "pilot FIG-GAIN --seeds 2", "reproduce FIG-GAIN --all")
     ),
-    ["gate", "--jobs", "1"],
 ]
 Start = Callable[..., "subprocess.Popen[str]"]
 

@@ -13,7 +13,7 @@ from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import MatrixResult, measure, result_of
 from rlverify.records.errors import MatrixError
 from rlverify.records.matrix import FaultPlan, FaultResult
-from rlverify.running.executors import Executor, InlineExecutor, ProcessExecutor, ThreadExecutor
+from rlverify.running.executors import ProcessExecutor, ThreadExecutor
 from tests.engine.project_folders import project_in
 
 TESTS = """
@@ -166,12 +166,9 @@ def test_sessions_beside_each_other_give_the_same_matrix_and_count_to_the_end(ma
     assert sessions._servers == {}
 
 
-@pytest.mark.parametrize("executor", [InlineExecutor(), ProcessExecutor(2)])
-def test_the_matrix_is_the_same_wherever_its_sessions_are_waited_for(
-    executor: Executor, matrix_plan: MatrixPlan
-) -> None:
+def test_the_matrix_is_the_same_wherever_its_sessions_are_waited_for(matrix_plan: MatrixPlan) -> None:
     plans = (plan("clip-one-sided", "test_ends", "test_high"), plan("add-twice", "test_unrelated"))
-    found = measure(matrix_plan, plans, executor=executor, on_progress=lambda *_: None)
+    found = measure(matrix_plan, plans, executor=ProcessExecutor(2), on_progress=lambda *_: None)
     assert found == measured(matrix_plan, *plans)
 
 

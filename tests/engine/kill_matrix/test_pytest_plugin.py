@@ -95,20 +95,16 @@ def test_a_file_that_cannot_be_imported_kills_nothing(suite: Path) -> None:
     assert (kill.fate, kill.failed, kill.errors) == ("error", (), ("test_broken.py",))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("PYTEST_ADDOPTS", "-p pytest_cov --cov=nothing --cov-fail-under=95"),
-        ("PYTEST_PLUGINS", "no_such_plugin"),
-        ("COV_CORE_SOURCE", "nothing"),
-        ("COVERAGE_PROCESS_START", "no-such-file"),
-    ],
-)
-def test_settings_of_the_outer_session_do_not_reach_the_inner_one(
-    suite: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
-) -> None:
-    monkeypatch.setenv(name, value)
-    test = f"import os\n\ndef test_env():\n    assert {name!r} not in os.environ\n"
+def test_settings_of_the_outer_session_do_not_reach_the_inner_one(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outer = {
+        "PYTEST_ADDOPTS": "-p pytest_cov --cov=nothing --cov-fail-under=95",
+        "PYTEST_PLUGINS": "no_such_plugin",
+        "COV_CORE_SOURCE": "nothing",
+        "COVERAGE_PROCESS_START": "no-such-file",
+    }
+    for name, value in outer.items():
+        monkeypatch.setenv(name, value)
+    test = f"import os\n\ndef test_env():\n    assert not {{*{[*outer]}}} & {{*os.environ}}\n"
     (suite / "test_env.py").write_text(test, encoding="utf-8")
     assert _under(suite, "test_env.py", "test_toy.py::test_high").fate == "survived"
 
@@ -177,7 +173,11 @@ def test_a_fault_of_a_module_that_is_named_beside_is_planted_too(suite: Path) ->
     assert (kill.fate, kill.executions) == ("killed", 1), kill.output
 
 
-def test_a_content_package_that_is_not_there_is_named_in_one_line(suite: Path) -> None:
+@pytest.mark.parametrize("can_fork", [True, False])
+def test_a_content_package_that_is_not_there_is_named_in_one_line(
+    suite: Path, monkeypatch: pytest.MonkeyPatch, can_fork: bool
+) -> None:
+    monkeypatch.setattr(sessions, "CAN_FORK", can_fork)
     write_settings(suite, "nosuch")
     kill = _under(suite, "test_toy.py")
     assert (kill.fate, "nosuch" in kill.output, "INTERNALERROR" in kill.output) == ("error", True, False)
@@ -198,12 +198,8 @@ def test_a_content_package_that_is_not_there_is_named_in_one_line(suite: Path) -
         ({"pyproject.toml": ""}, "no pyproject.toml with a table [tool.rlverify]"),
     ],
 )
-@pytest.mark.parametrize("can_fork", [True, False])
-def test_a_session_says_why_the_project_cannot_be_used(
-    suite: Path, monkeypatch: pytest.MonkeyPatch, can_fork: bool, broken: dict[str, str], words: str
-) -> None:
+def test_a_session_says_why_the_project_cannot_be_used(suite: Path, broken: dict[str, str], words: str) -> None:
     """The process that forks sessions cannot start, and the session runs in a fresh one, which says why."""
-    monkeypatch.setattr(sessions, "CAN_FORK", can_fork)
     write_settings(suite, "broken")
     for name, text in broken.items():
         (suite / name).parent.mkdir(parents=True, exist_ok=True)
@@ -285,18 +281,8 @@ def test_the_project_is_that_of_the_tests_and_not_of_the_working_folder(
     suite: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "rlverify",
-        "-p",
-        "no:cacheprovider",
-        "--plant",
-        "clip-one-sided",
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "rlverify", "-p", "no:cacheprovider"]
+    command += ["--plant", "clip-one-sided"]
     done = subprocess.run(
         [*command, str(suite / "test_toy.py::test_low")], cwd=elsewhere, capture_output=True, text=True, check=False
     )

@@ -75,10 +75,9 @@ def test_claims_that_fell(command: str, committed: Path, tmp_path: Path) -> None
     assert refused_by_code_scanning(content, folder) == []
 
 
-@pytest.mark.parametrize("command", ["audit", "gate"])
-def test_a_run_in_which_nothing_fell(command: str, committed: Path, tmp_path: Path) -> None:
+def test_a_run_in_which_nothing_fell(committed: Path, tmp_path: Path) -> None:
     folder = toy.changed(committed, tmp_path / "toy")
-    code, content = sarif_of(command, folder)
+    code, content = sarif_of("gate", folder)
     (run,) = content["runs"]
     assert (code, run["results"], run["tool"]["driver"]["rules"]) == (0, [], [])
     assert run["invocations"] == [{"executionSuccessful": True, "exitCode": 0, "toolExecutionNotifications": []}]
@@ -86,13 +85,12 @@ def test_a_run_in_which_nothing_fell(command: str, committed: Path, tmp_path: Pa
     assert refused_by_code_scanning(content, folder) == []
 
 
-@pytest.mark.parametrize("command", ["audit", "gate"])
-def test_a_harness_problem_is_a_notification_and_no_clean_run(command: str, committed: Path, tmp_path: Path) -> None:
+def test_a_harness_problem_is_a_notification_and_no_clean_run(committed: Path, tmp_path: Path) -> None:
     """A claim that crashes and has no committed evidence did not fall: it was never measured."""
     folder = toy.changed(committed, tmp_path / "toy", toy.CRASHES)
     for claim in ("TOY-02", "TOY-03"):
         (folder / "reports" / "evidence" / f"{claim}.json").unlink()
-    code, content = sarif_of(command, folder)
+    code, content = sarif_of("gate", folder)
     (run,) = content["runs"]
     (invocation,) = run["invocations"]
     assert (code, run["results"]) == (2, [])

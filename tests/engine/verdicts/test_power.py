@@ -80,10 +80,6 @@ def test_one_run_more_than_the_most_is_too_many(monkeypatch: pytest.MonkeyPatch)
     assert least_runs(PILOT, (0.0, 1.0), wanted=1.0) is None
 
 
-def test_what_no_number_of_runs_can_show_is_none() -> None:
-    assert least_runs([value * 100 for value in PILOT], (-WIDTH, WIDTH)) is None
-
-
 def test_a_pilot_of_one_run_is_refused() -> None:
     with pytest.raises(ValueError, match="1 runs has no spread"):
         plan_measurement([1.0], (0.0, 1.0), 5)
