@@ -211,7 +211,7 @@ def test_targets_in_worker_processes_have_the_same_records_and_one_whose_worker_
     *others, deadly = json.loads(elsewhere)["subjects"]
     assert others == json.loads(here)["subjects"]
     assert "4 of 4: " in errors
-    assert (code, deadly["checks"][0]["status"]) == (2, "error")
+    assert (code, deadly["checks"][0]["status"]) == (1, "error")
     assert deadly["checks"][0]["seen"] == "the process that checks this target ended with exit code -9"
 
 
