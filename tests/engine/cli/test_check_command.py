@@ -21,6 +21,7 @@ from rlverify.cli.console import Bars
 from tests.engine.checks.tiny_learners import write_learners
 from tests.engine.in_process import rlverify_here
 from tests.engine.messages import is_one_line
+from tests.support.processes import is_running, wait_until
 
 Check = Callable[..., tuple[int, str, str]]
 DEADLY = """\
@@ -352,32 +353,22 @@ def make():
 """
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; a zombie, which waits for init, does not."""
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_no_process_behind(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "hanging.py").write_text(HANGING, encoding="utf-8")
     program = start(tmp_path, "hanging:make")
-    until = time.monotonic() + 60
     names = ("child", "grandchild")
-    while not all((tmp_path / name).exists() for name in names) and time.monotonic() < until:
-        time.sleep(0.05)
+    wait_until(lambda: all((tmp_path / name).exists() for name in names))
     time.sleep(0.2)
     pids = [int((tmp_path / name).read_text()) for name in names]
-    assert all(map(is_alive, pids))
+    assert all(map(is_running, pids))
     program.send_signal(number)
     output, errors = program.communicate(timeout=60)
     assert (program.returncode, output) == (130, "")
     assert is_one_line(errors, "interrupted before the end")
     time.sleep(0.2)
-    assert not any(map(is_alive, pids))
+    assert not any(map(is_running, pids))
 
 
 def test_a_factory_that_hangs_is_one_error(tmp_path: Path) -> None:
@@ -386,7 +377,7 @@ def test_a_factory_that_hangs_is_one_error(tmp_path: Path) -> None:
     output, _ = program.communicate(timeout=60)
     assert program.returncode == 2
     assert "did not end within 1 seconds" in output
-    assert not is_alive(int((tmp_path / "grandchild").read_text()))
+    assert not is_running(int((tmp_path / "grandchild").read_text()))
 
 
 def test_a_folder_with_broken_settings_is_no_obstacle(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from rlverify.cli.tables import runs_text
 from rlverify.records.measured import Observation, Run
+from tests.engine.in_process import rlverify_here
 from tests.engine.messages import is_one_line
 from tests.engine.project_folders import PROJECTS, toy_with_catalogue, write_settings
 
@@ -58,7 +59,9 @@ def test_list_imports_neither_torch_nor_the_code_under_test(project_environment:
     code = (
         "import sys; from rlverify.cli.app import run; assert run(['list']) == 0; "
         f"assert run(['--project', {str(TOY)!r}, 'list']) == 0; "
-        "sys.exit(str([name for name in ('torch', 'scipy', 'rlcore', 'toyproject.target') if name in sys.modules]))"
+        f"assert run(['--project', {str(PROJECTS / 'figureproject')!r}, 'list']) == 0; "
+        "names = ('torch', 'scipy', 'numpy', 'rlcore', 'toyproject.target', 'figureproject.experiments'); "
+        "sys.exit(str([name for name in names if name in sys.modules]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=project_environment, capture_output=True, text=True, check=False
@@ -184,11 +187,11 @@ def test_a_folder_that_cannot_be_written_is_one_line_before_measuring(toy: Comma
         )
 
 
-def test_help_tells_the_exit_codes(rlverify_process: Invoke) -> None:
-    done = rlverify_process("--help")
+def test_help_tells_the_exit_codes() -> None:
+    done = rlverify_here("--help")
     assert done.returncode == 0
     assert "2 the harness failed" in done.stdout
-    assert rlverify_process("gaet").returncode == 2
+    assert rlverify_here("gaet").returncode == 2
 
 
 @pytest.fixture

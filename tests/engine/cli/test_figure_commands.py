@@ -6,8 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from rlverify.cli.app import run
 from rlverify.cli.console import left_in_words
 from rlverify.evidence.files import sealed
 from rlverify.evidence.summarising import measured_figure
+from tests.engine.checkouts import commit, commit_of_words, git
 from tests.engine.in_process import measured_here
 from tests.engine.project_folders import once_in_a_process, write_settings
 
@@ -81,19 +80,21 @@ def changed(catalogue: Path) -> Path:
     return variation_of(catalogue)
 
 
-def test_the_quick_level_repeats_a_few_runs(
-    project: Command, reports: Path, catalogue: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = reports / "log"
-    monkeypatch.setenv("FIGURELAB_LOG", str(log))
+@pytest.fixture
+def log(reports: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file in which every run is a line."""
+    monkeypatch.setenv("FIGURELAB_LOG", str(reports / "log"))
+    return reports / "log"
+
+
+def test_the_quick_level_repeats_a_few_runs(project: Command, reports: Path, catalogue: Path, log: Path) -> None:
     shutil.rmtree(reports.parent / ".rlverify")
     folder = variation_of(catalogue)
     shutil.copytree(reports, folder / "reports")
     (folder / ".gitignore").write_text(".rlverify\n", encoding="utf-8")
-    identity = ("-c", "user.name=toy", "-c", "user.email=toy@example.org")
-    commits = [[*identity, "commit", "--quiet", "--allow-empty", "-m", message] for message in ("toy", "nothing")]
-    for arguments in (["init", "--quiet"], ["add", "."], *commits):
-        subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
+    git(folder, "init", "--quiet")
+    commit(folder, "toy")
+    commit_of_words(folder)
     for command in ("audit", "gate"):
         code, output, _ = project("--project", folder, command)
         # The commit, and so its date, chooses the seed; figures with other numbers of runs may get another seed.
@@ -132,11 +133,7 @@ def test_the_full_level_agrees_with_what_it_wrote(project: Command, reports: Pat
     assert len(list((reports.parent / ".rlverify").glob("runs/*/*.json"))) == 13
 
 
-def test_an_audit_makes_kept_runs_again_on_demand(
-    project: Command, reports: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = reports / "log"
-    monkeypatch.setenv("FIGURELAB_LOG", str(log))
+def test_an_audit_makes_kept_runs_again_on_demand(project: Command, reports: Path, log: Path) -> None:
     full = ("audit", "--level", "full", "--reports", reports)
     assert (project(*full)[0], log.exists()) == (0, False)
     assert project(*full, "--ignore-cache")[0] == 0
@@ -320,11 +317,7 @@ def test_a_run_whose_process_dies_answers_with_its_exit_code(
     assert output.splitlines()[-1] == f"FIG-GAIN: a repeated run crashes: seed 0: {killed}"
 
 
-def test_all_runs_resume_from_those_that_are_kept(
-    project: Command, reports: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = reports / "log"
-    monkeypatch.setenv("FIGURELAB_LOG", str(log))
+def test_all_runs_resume_from_those_that_are_kept(project: Command, reports: Path, log: Path) -> None:
     (kept,) = (reports.parent / ".rlverify" / "runs").glob("transfer/5.json")
     kept.unlink()
     code, output, _ = project("reproduce", "FIG-GAIN", "--all", "--reports", reports)
@@ -341,19 +334,13 @@ def test_all_runs_are_for_figures(project: Command) -> None:
     assert project("reproduce", "LAB-01")[0] == 0
 
 
-def test_a_pilot_plans_with_seeds_of_its_own(project: Command, reports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = reports / "log"
-    monkeypatch.setenv("FIGURELAB_LOG", str(log))
+def test_a_pilot_plans_with_seeds_of_its_own(project: Command, reports: Path, log: Path) -> None:
     pilot = ("pilot", "FIG-DRIFT", "--seeds", "4", "--reports", reports)
     code, output, _ = project(*pilot)
     assert code == 0
     assert {line.split()[1] for line in log.read_text().splitlines()} == {"1000", "1001", "1002", "1003"}
-    for words in (
-        "15 to 25 steps",
-        "4 seeds (1000..1003): mean ",
-        "in the 8 runs of the catalogue",
-        "for a power of 0.8",
-    ):
+    told = ("15 to 25 steps", "4 seeds (1000..1003): mean ", "in the 8 runs of the catalogue", "for a power of 0.8")
+    for words in told:
         assert words in output
     content = json.loads(project(*pilot, "--json")[1])
     assert len(log.read_text().splitlines()) == 4
@@ -384,18 +371,6 @@ def test_show_and_list_tell_of_figures(project: Command) -> None:
     for words in ("more than 0 %", "same-arms", "8 seeds (1000..1007)", "improvement"):
         assert words in output
     assert json.loads(project("show", "FIG-BETTER", "--json")[1])["figure"]["claimed"] == [0.0, "inf"]
-
-
-def test_list_of_figures_imports_neither_torch_nor_an_experiment(project_environment: dict[str, str]) -> None:
-    code = (
-        "import sys; from rlverify.cli.app import run; assert run(['--project', sys.argv[1], 'list']) == 0; "
-        "names = ('torch', 'scipy', 'numpy', 'figureproject.experiments'); "
-        "sys.exit(str([name for name in names if name in sys.modules]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(CONTENT)], env=project_environment, capture_output=True, text=True, check=False
-    )
-    assert done.stderr.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize(

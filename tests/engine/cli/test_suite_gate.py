@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from rlverify.cli.app import run
+from tests.engine.checkouts import commit, git
 from tests.engine.project_folders import write_settings, write_toy_tests
 
 Command = Callable[..., tuple[int, str, str]]
@@ -124,10 +124,8 @@ def toy_with_suite(folder: Path, number: int, saved: str) -> None:
     """The toy project with a suite, measured, in a Git repository."""
     name = write_suite(folder, number, saved)
     write_toy_tests(write_settings(folder, "toyproject", suites=[name]))
-    for arguments in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "toy"]):
-        subprocess.run(
-            ["git", "-c", "user.name=toy", "-c", "user.email=toy@example.org", *arguments], cwd=folder, check=True
-        )
+    git(folder, "init", "--quiet")
+    commit(folder, "toy")
 
 
 def test_the_gate_has_what_falls_in_a_suite_next_to_what_falls_in_the_catalogue(

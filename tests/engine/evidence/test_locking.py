@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from rlverify.evidence.files import LOCK, alone_in
 from tests.engine.project_folders import PROJECTS
+from tests.support.processes import wait_until
 
 FIGUREPROJECT = PROJECTS / "figureproject"
 SECONDS = 60.0
@@ -59,19 +59,12 @@ def start(reports: Path, project_environment: dict[str, str]) -> Iterator[Start]
         process.wait()
 
 
-def _wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end, "the other process did not get there"
-        time.sleep(0.02)
-
-
 def _holding(start: Start, folder: Path) -> subprocess.Popen[str]:
     """An audit that measures until the file ``hold`` is gone."""
     (folder / "hold").touch()
     log = folder / "log"
     first = start(*FULL, FIGURELAB_HOLD=str(folder / "hold"), FIGURELAB_LOG=str(log))
-    _wait_until(log.exists)
+    wait_until(log.exists)
     return first
 
 
@@ -84,7 +77,7 @@ def _lines(folder: Path, number: int) -> list[str]:
 def test_a_second_process_says_so_and_waits(arguments: list[str], start: Start, tmp_path: Path, reports: Path) -> None:
     first = _holding(start, tmp_path)
     second = start(*arguments, FIGURELAB_LOG=str(tmp_path / "log"))
-    _wait_until(lambda: bool(_lines(tmp_path, 1)))
+    wait_until(lambda: bool(_lines(tmp_path, 1)))
     assert _lines(tmp_path, 1) == [
         f"rlverify: another rlverify process (pid {first.pid}) is measuring in {reports.parent / '.rlverify'}; "
         "waiting for it to end"

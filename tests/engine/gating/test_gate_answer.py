@@ -14,8 +14,9 @@ from xml.etree import ElementTree
 import pytest
 
 from rlverify.cli.outputs import check_outputs
+from tests.engine.checkouts import commit, copy_project, git
 from tests.engine.in_process import rlverify_here
-from tests.engine.project_folders import PROJECTS, once_in_a_process, write_settings, write_toy_tests
+from tests.engine.project_folders import once_in_a_process, write_settings, write_toy_tests
 from tests.support.repository_copy import ROOT
 
 
@@ -33,26 +34,19 @@ class Answer(NamedTuple):
         return json.loads(self.text(name))
 
 
-def git(folder: Path, *arguments: str) -> None:
-    identity = ("-c", "user.name=toy", "-c", "user.email=toy@example.org")
-    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 @once_in_a_process
 def committed(tmp_path_factory: pytest.TempPathFactory, auditedproject: Path) -> Path:
     """A Git checkout of the toy project with its evidence and kill matrix; treat as read-only."""
     folder = tmp_path_factory.mktemp("committed")
-    ignored = shutil.ignore_patterns("__pycache__", "pyproject.toml")
-    shutil.copytree(PROJECTS / "toyproject", folder / "toyproject", ignore=ignored)
+    copy_project("toyproject", folder)
     write_toy_tests(write_settings(folder, "toyproject", pythonpath=["."], command="bin/rlverify"))
     (folder / ".gitignore").write_text(".rlverify\n__pycache__\nout\n")
     shutil.copytree(auditedproject / "reports", folder / "reports")
     done = rlverify_here("report", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     git(folder, "init", "--quiet")
-    git(folder, "add", ".")
-    git(folder, "commit", "--quiet", "-m", "toy")
+    commit(folder, "toy")
     return folder
 
 

@@ -13,15 +13,7 @@ from rlverify.kill_matrix.committed import load_matrix, matrix_json, problems_of
 from rlverify.kill_matrix.plan import MatrixPlan, require_test
 from rlverify.project.content import Project, open_project
 from rlverify.records.errors import MatrixError
-from rlverify.records.matrix import (
-    Fate,
-    FaultPlan,
-    FaultResult,
-    FaultRole,
-    Matrix,
-    NamedSuite,
-    is_of,
-)
+from rlverify.records.matrix import Fate, FaultPlan, FaultResult, FaultRole, Matrix, NamedSuite, is_of
 from rlverify.records.problems import few
 from tests.engine.project_folders import planned, toy_plan
 

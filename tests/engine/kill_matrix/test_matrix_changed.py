@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,13 +15,10 @@ from rlverify.kill_matrix.committed import committed_problems, matrix_json, unde
 from rlverify.kill_matrix.plan import MatrixPlan, changed_plans, require_test
 from rlverify.project.content import Project, open_project
 from rlverify.records.errors import MatrixError
-from rlverify.records.matrix import (
-    FaultResult,
-    Matrix,
-)
-from tests.engine.project_folders import toy_plan
+from rlverify.records.matrix import FaultResult, Matrix
+from tests.engine.checkouts import commit, git
+from tests.engine.project_folders import PROJECTS, toy_plan
 
-PROJECTS = Path(__file__).parents[1] / "projects"
 TOY_TESTS = """
 import pytest
 from helpers import bounds
@@ -57,9 +53,8 @@ def toy_checkout(folder: Path) -> MatrixPlan:
     (folder / "tests").mkdir()
     (folder / "tests" / "test_toy.py").write_text(TOY_TESTS, encoding="utf-8")
     (folder / "tests" / "helpers.py").write_text("def bounds():\n    return 0, 3\n", encoding="utf-8")
-    identity = ("-c", "user.name=toy", "-c", "user.email=toy@example.org")
-    for arguments in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "toy"]):
-        subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
+    git(folder, "init", "--quiet")
+    commit(folder, "toy")
     return MatrixPlan(open_project(folder))
 
 

@@ -12,10 +12,9 @@ from unittest import mock
 
 import pytest
 
+from tests.engine.checkouts import commit, commit_of_words, copy_project, git, replace
 from tests.engine.in_process import rlverify_here
-from tests.engine.project_folders import write_settings
 
-PROJECTS = Path(__file__).parents[1] / "projects"
 TESTS = """
 from toyproject.target import Average, clip
 
@@ -58,30 +57,20 @@ def gate(checkout: Path) -> tuple[int, list[str]]:
     return done.returncode, [line for line in lines if line != "a probe may print"]
 
 
-def edit(path: Path, old: str, new: str) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert old in text
-    path.write_text(text.replace(old, new), encoding="utf-8")
-
-
 @pytest.fixture(scope="module")
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout of the toy project with its evidence and its matrix; treat as read-only."""
     checkout = tmp_path_factory.mktemp("committed")
-    ignored = shutil.ignore_patterns("__pycache__", "pyproject.toml")
-    shutil.copytree(PROJECTS / "toyproject", checkout / "toyproject", ignore=ignored)
-    write_settings(checkout, "toyproject", pythonpath=["."])
+    copy_project("toyproject", checkout)
     for name, text in FILES.items():
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / name).write_text(text, encoding="utf-8")
-    (checkout / ".gitignore").write_text(".rlverify\n__pycache__\n", encoding="utf-8")
     for command in ("audit", "matrix"):
         done = rlverify(checkout, command, "--update")
         assert done.returncode == 0, done.stdout + done.stderr
-    identity = ("-c", "user.name=toy", "-c", "user.email=toy@example.org")
-    commits = [[*identity, "commit", "--quiet", "--allow-empty", "-m", message] for message in ("toy", "nothing")]
-    for arguments in (["init", "--quiet"], ["add", "."], *commits):
-        subprocess.run(["git", "-C", str(checkout), *arguments], check=True, capture_output=True)
+    git(checkout, "init", "--quiet")
+    commit(checkout, "toy")
+    commit_of_words(checkout)
     return checkout
 
 
@@ -144,13 +133,13 @@ def test_the_gate_asks_for_a_matrix_where_there_are_tests(checkout: Path) -> Non
     ],
 )
 def test_the_gate_plants_the_faults_of_an_edited_test_again(checkout: Path, new: str, code: int, told: str) -> None:
-    edit(checkout / "tests/test_toy.py", "clip(-5, 0, 3) == 0", new)
+    replace(checkout / "tests/test_toy.py", "clip(-5, 0, 3) == 0", new)
     ended, lines = gate(checkout)
     assert (ended, any(told in line for line in lines)) == (code, True), lines
 
 
 def test_a_survivor_fails_the_matrix_and_once_committed_the_gate(checkout: Path) -> None:
-    edit(checkout / "tests/test_toy.py", "clip(-5, 0, 3) == 0", "clip(-5, 0, 3) <= 0")
+    replace(checkout / "tests/test_toy.py", "clip(-5, 0, 3) == 0", "clip(-5, 0, 3) <= 0")
     done = rlverify(checkout, "matrix", "--update", "--jobs", "2")
     assert done.returncode == 1
     lines = done.stdout.splitlines()
@@ -167,7 +156,7 @@ def test_a_survivor_fails_the_matrix_and_once_committed_the_gate(checkout: Path)
 
 @pytest.mark.slow
 def test_a_false_alarm_fails_the_matrix(checkout: Path) -> None:
-    edit(
+    replace(
         checkout / "tests/test_toy.py",
         "def test_mean():",
         'def test_wolf():\n    assert Average.add.__code__.co_name == "add"\n\ndef test_mean():',
@@ -180,7 +169,7 @@ def test_a_false_alarm_fails_the_matrix(checkout: Path) -> None:
 @pytest.mark.slow
 def test_a_failing_test_disqualifies_itself_and_nothing_is_replaced(checkout: Path) -> None:
     before = (checkout / "reports" / "matrix.json").read_bytes()
-    edit(checkout / "tests/test_toy.py", "average.mean == 2.0", "average.mean == 3.0")
+    replace(checkout / "tests/test_toy.py", "average.mean == 2.0", "average.mean == 3.0")
     done = rlverify(checkout, "matrix", "--update")
     assert done.returncode == 2
     assert "tests/test_toy.py: failed on healthy code, so that it can prove nothing" in done.stdout
@@ -190,7 +179,7 @@ def test_a_failing_test_disqualifies_itself_and_nothing_is_replaced(checkout: Pa
 def test_why_sessions_could_not_be_forked_is_on_stderr(checkout: Path) -> None:
     broken = 'import sys\n\nif "pytest" in sys.modules:\n    import no_such_module\n'
     (checkout / "toyproject/faults/broken.py").write_text(broken, encoding="utf-8")
-    edit(checkout / "tests/test_toy.py", "clip(-5, 0, 3) == 0", "clip(-5, 0, 3) == 1")
+    replace(checkout / "tests/test_toy.py", "clip(-5, 0, 3) == 0", "clip(-5, 0, 3) == 1")
     done = rlverify(checkout, "matrix", "--fault", "clip-one-sided")
     assert done.returncode == 2
     assert "ModuleNotFoundError: No module named 'no_such_module'" in done.stderr
@@ -216,7 +205,7 @@ def test_a_fault_that_cannot_be_measured_is_one_line(committed: Path) -> None:
 
 @pytest.mark.slow
 def test_a_broken_matrix_is_one_line(checkout: Path) -> None:
-    edit(checkout / "reports" / "matrix.json", '"fate": "killed"', '"fate": "survived"')
+    replace(checkout / "reports" / "matrix.json", '"fate": "killed"', '"fate": "survived"')
     for command in (["gate"], ["report"]):
         done = rlverify(checkout, *command)
         assert done.returncode == 2

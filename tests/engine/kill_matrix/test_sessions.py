@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from rlverify.kill_matrix import sessions
 from rlverify.kill_matrix.sessions import Session, SessionTimeoutError
 from tests.engine.project_folders import PROJECTS, write_settings
+from tests.support.processes import is_running, wait_until
 
 ROOT = Path(__file__).parents[3]
 PROCESSES = """
@@ -87,22 +87,6 @@ def processes(session: Session) -> list[str]:
     return line.split()[-2:]
 
 
-def wait_until(condition: Callable[[], bool]) -> bool:
-    """Whether it comes true before a test that fails anyway would take too long."""
-    deadline = time.monotonic() + 60.0
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
-
-
-def has_ended(pid: int) -> bool:
-    """Whether a process is gone, or only its exit code is left."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
 def test_sessions_of_one_setting_are_forked_from_one_process(run: Run) -> None:
     first, second = processes(run(PROCESSES)), processes(run(PROCESSES))
     assert first[0] == second[0] != str(os.getpid())
@@ -161,18 +145,18 @@ def test_when_the_time_is_up_what_the_session_started_ends_too(run: Run, folder:
         limit *= 2
         with pytest.raises(SessionTimeoutError):
             run(ENDLESS, limit=limit)
-    assert wait_until(lambda: has_ended(int((folder / "child").read_text())))
+    wait_until(lambda: not is_running(int((folder / "child").read_text())))
 
 
 def test_nothing_outlives_whoever_asked(folder: Path, environment: dict[str, str]) -> None:
     (folder / "test_endless.py").write_text(ENDLESS, encoding="utf-8")
     asking = subprocess.Popen([sys.executable, "-c", ASKS], cwd=folder, env=environment)
     try:
-        assert wait_until((folder / "child").is_file)
+        wait_until((folder / "child").is_file)
     finally:
         asking.kill()
         asking.wait()
-    assert wait_until(lambda: has_ended(int((folder / "child").read_text())))
+    wait_until(lambda: not is_running(int((folder / "child").read_text())))
 
 
 def test_without_fork_each_session_is_a_process_of_its_own(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

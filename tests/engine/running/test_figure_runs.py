@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
@@ -40,6 +38,7 @@ from rlverify.running.paired_runs import (
     time_left,
 )
 from tests.engine.project_folders import project_in
+from tests.support.processes import is_running, wait_until
 
 FIGUREPROJECT = Path(__file__).parents[1] / "projects" / "figureproject"
 RUNS = {"transfer": 8, "same-arms": 5}
@@ -185,22 +184,6 @@ def _start(environment: dict[str, str], reports: Path, **settings: str) -> subpr
     )
 
 
-def _wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end, "the other process did not get there"
-        time.sleep(0.02)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    state = Path(f"/proc/{pid}/stat")
-    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
 def test_a_killed_audit_resumes_without_repeating_a_finished_run(
     project_environment: dict[str, str], tmp_path: Path, log: Path
 ) -> None:
@@ -208,11 +191,11 @@ def test_a_killed_audit_resumes_without_repeating_a_finished_run(
     hold.touch()
     settings = {"FIGURELAB_LOG": str(log), "FIGURELAB_HOLD": str(hold), "FIGURELAB_HOLD_FROM": "3"}
     started = _start(project_environment, reports, **settings)
-    _wait_until(lambda: any(line.split()[1] == "3" for line in log.read_text().splitlines()))
+    wait_until(lambda: any(line.split()[1] == "3" for line in log.read_text().splitlines()))
     started.send_signal(signal.SIGKILL)
     started.wait()
     *before, (name, seed, pid) = (line.split() for line in log.read_text().splitlines())
-    _wait_until(lambda: not _is_alive(int(pid)))
+    wait_until(lambda: not is_running(int(pid)))
     hold.unlink()
     assert {int(each[1]) for each in before} == {0, 1, 2}
     assert load_folder(reports / "evidence") == {}
