@@ -205,7 +205,10 @@ def test_a_fault_that_cannot_be_measured_is_one_line(committed: Path) -> None:
 
 @pytest.mark.slow
 def test_a_broken_matrix_is_one_line(checkout: Path) -> None:
-    replace(checkout / "reports" / "matrix.json", '"fate": "killed"', '"fate": "survived"')
+    path = checkout / "reports" / "matrix.json"
+    path.write_text(
+        path.read_text(encoding="utf-8").replace('"fate": "killed"', '"fate": "survived"'), encoding="utf-8"
+    )
     for command in (["gate"], ["report"]):
         done = rlverify(checkout, *command)
         assert done.returncode == 2

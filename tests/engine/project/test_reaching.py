@@ -26,9 +26,13 @@ def pinball(value):
 def huber(value):
     return value
 
+def smooth(value):
+    return value
+
 def unused(value):
     return value
 """
+IMPORTS_SMOOTH = "from mypackage.losses import smooth\n\ndef train():\n    return smooth(1)\n"
 PACKAGE = {
     "__init__.py": "from mypackage.losses import huber, quantile_loss\n\n__all__ = ['huber', 'quantile_loss']\n",
     "losses.py": LOSSES,
@@ -36,7 +40,9 @@ PACKAGE = {
     "other.py": "from mypackage import losses\n\ndef train():\n    return losses.quantile_loss(1)\n",
     "nested/__init__.py": "from mypackage.losses import pinball as pin\n\ndef train():\n    return pin(1)\n",
     "model.py": "class Base:\n    def loss(self, value):\n        return value\n\n\nclass Middle(Base):\n    pass\n\n\n"
-    "class Child(Middle):\n    def loss(self, value):\n        return value\n",
+    "class Child(Middle):\n    def loss(self, value):\n        return value\n\n\n"
+    "class Outer:\n    class Inner:\n        def count(self, value):\n            return value\n",
+    **{f"smooth_{number}.py": IMPORTS_SMOOTH for number in range(1, 5)},
 }
 CLAIMS = {
     "BY-NAME": ("mypackage.losses:quantile_loss", "trainer.train()"),
@@ -49,9 +55,11 @@ CLAIMS = {
     "THROUGH-MODULE": ("mypackage.losses:quantile_loss", "other.train()"),
     "PASSED-ON": ("mypackage.losses:huber", "losses.huber(1)"),
     "METHOD": ("mypackage.model:Base.loss", "model.Middle().loss(1)"),
+    "IN-A-CLASS": ("mypackage.model:Outer.Inner.count", "model.Outer.Inner().count(1)"),
+    "FOUR-PLACES": ("mypackage.losses:smooth", "losses.smooth(1)"),
 }
 """The target of each fault, and what its probe calls."""
-REACHED = {"IMPORTER", "THROUGH-MODULE", "PASSED-ON", "METHOD"}
+REACHED = {"IMPORTER", "THROUGH-MODULE", "PASSED-ON", "METHOD", "IN-A-CLASS"}
 REASONS = {
     "BY-NAME": "production code does not execute the planted fault: `mypackage/trainer.py` imports `quantile_loss` by "
     "name; target `mypackage.trainer:quantile_loss`",
@@ -61,6 +69,11 @@ REASONS = {
     "by name; target `mypackage.nested:pin`",
     "OWN": "production code does not execute the planted fault: `mypackage/losses.py` uses its own `quantile_loss`; "
     "target `mypackage.losses:quantile_loss`",
+    "FOUR-PLACES": "production code does not execute the planted fault: "
+    + "; ".join(
+        f"`mypackage/smooth_{number}.py` imports `smooth` by name; target `mypackage.smooth_{number}:smooth`"
+        for number in (1, 2, 3)
+    ),
     "OVERRIDDEN": "the planted fault was never executed, so the probe proves nothing",
     "UNKNOWN": "the planted fault was never executed, so the probe proves nothing",
 }
@@ -98,7 +111,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     files["claims/faults/all.py"] = "from rlverify import fault\n\n" + "".join(
         _fault(name, target) for name, (target, _) in CLAIMS.items()
     )
-    imports = "from mypackage import losses, model, nested, other, trainer\nfrom rlverify import Observation, probe\n"
+    imports = "from mypackage import losses, model, nested, other, smooth_1, smooth_2, smooth_3, smooth_4, trainer\nfrom rlverify import Observation, probe\n"
     imports += "from mypackage.losses import huber\n\nHUBER = huber  # a probe that holds it is no production code\n\n"
     files["claims/probes/all.py"] = imports + "".join(_probe(name, call) for name, (_, call) in CLAIMS.items())
     for name, text in files.items():
