@@ -111,7 +111,8 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     files["claims/faults/all.py"] = "from rlverify import fault\n\n" + "".join(
         _fault(name, target) for name, (target, _) in CLAIMS.items()
     )
-    imports = "from mypackage import losses, model, nested, other, smooth_1, smooth_2, smooth_3, smooth_4, trainer\nfrom rlverify import Observation, probe\n"
+    imports = "from mypackage import losses, model, nested, other, smooth_1, smooth_2, smooth_3, smooth_4, trainer\n"
+    imports += "from rlverify import Observation, probe\n"
     imports += "from mypackage.losses import huber\n\nHUBER = huber  # a probe that holds it is no production code\n\n"
     files["claims/probes/all.py"] = imports + "".join(_probe(name, call) for name, (_, call) in CLAIMS.items())
     for name, text in files.items():
