@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from toyproject import target
 
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import member_digest
-from rlverify.project.planting import healthy, null_fault_of, plant, source_of_fault
+from rlverify.project.planting import healthy, null_fault_of, plant, source_of_fault, unreached_hint
 from rlverify.project.registry import FAULTS, Fault, add_fault, fault, get_fault, probe
 from rlverify.records.errors import FaultError, RegistrationError, StaleFaultError, UnknownNameError
 from tests.engine.in_process import fresh_projects
@@ -151,6 +153,50 @@ def test_a_null_fault_runs_and_changes_nothing(toyproject: Project) -> None:
     with plant(null) as planted:
         assert target.clip(-5, 0, 3) == 0
     assert (null.name, planted.executions) == ("null-clip-one-sided", 1)
+
+
+def test_a_fault_knows_whether_production_code_called_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through code of a module without a name, too, as of a template; a module without a source uses nothing."""
+    made = ModuleType("toyproject.made")
+    vars(made)["is_usable"] = target.Average.is_usable
+    monkeypatch.setitem(sys.modules, "toyproject.made", made)
+    usable = _fault("toyproject.target:Average", "is_usable", lambda value: True, target.Average.is_usable)
+    with plant(usable, "toyproject.target".__eq__) as planted:
+        exec("call(1.0)", {"call": target.Average.is_usable})  # noqa: S102
+        assert planted.by_production is False
+        assert unreached_hint(planted, "toyproject.made".__eq__) is None
+        exec("call(1.0)", {"call": _average})  # noqa: S102
+        assert planted.by_production is True
+
+
+class Settable:
+    """A property with all of its functions."""
+
+    kept = 0
+
+    @property
+    def size(self) -> int:
+        """How large it is."""
+        return self.kept
+
+    @size.setter
+    def size(self, value: int) -> None:
+        self.kept = value
+
+    @size.deleter
+    def size(self) -> None:
+        self.kept = 0
+
+
+def test_a_property_keeps_its_other_functions_and_its_description() -> None:
+    member = vars(Settable)["size"].fget
+    with plant(_fault(f"{__name__}:Settable", "size", lambda self: -self.kept, member)):
+        found = Settable()
+        found.size = 3
+        assert (found.size, found.kept) == (-3, 3)
+        del found.size
+        assert found.kept == 0
+        assert Settable.size.__doc__ == "How large it is."
 
 
 def test_a_changed_member_makes_its_fault_stale(troubleproject: Project) -> None:
