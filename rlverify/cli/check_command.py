@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rlverify.cli.console import show, write
+from rlverify.cli.console import show
 from rlverify.cli.options import RayAddress, executor_of
 from rlverify.cli.outputs import STDOUT, JUnitFile, check_outputs, write_texts
 from rlverify.records.errors import UsageError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rlverify.checks.targets import Target
     from rlverify.cli.checking import TargetSettings
 
-ListFormat = Literal["text", "markdown"]
 TierChoice = Literal["smoke", "default", "full"]
 
 
@@ -41,7 +40,6 @@ def check(
         list[str] | None, typer.Option("--family", metavar="NAME", help="Only checks of a family; repeatable.")
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List all checks, and run none.")] = False,
-    list_format: Annotated[ListFormat, typer.Option("--format", help="Of --list.")] = "text",
     limit: Annotated[
         float | None,
         typer.Option(min=1.0, metavar="SECONDS", help="Seconds for each process of a check. [default: 60]"),
@@ -82,12 +80,12 @@ def check(
     """
     from rlverify.checks.engine.choosing import chosen_rules
     from rlverify.checks.targets import import_targets
-    from rlverify.cli.checking import TargetSettings
+    from rlverify.cli.checking import TargetSettings, rules_table
 
     folder = Path(context.obj)
     files = check_outputs({"junit": junit, "sarif": sarif, "json": json_file})
     if listed:
-        _list(list(chosen_rules(checks or (), families or ())[0]), list_format)
+        show(rules_table([*chosen_rules(checks or (), families or ())[0]]))
         raise typer.Exit
     if not targets:
         raise UsageError("name what to check, such as package.module:factory; `rlverify check --list` lists all checks")
@@ -99,17 +97,6 @@ def check(
         given = TargetSettings(folder, limit, tier, strict)
         code = run_and_report(found, folder, chosen, files, executor, given, all_causes=all_causes)
     raise typer.Exit(code)
-
-
-def _list(chosen: list[str], list_format: ListFormat) -> None:
-    if list_format == "markdown":
-        from rlverify.reporting.rules_page import rules_page
-
-        write(rules_page())
-        return
-    from rlverify.cli.checking import rules_table
-
-    show(rules_table(chosen))
 
 
 def run_and_report(
