@@ -18,7 +18,7 @@ from rich.text import Text
 
 from rlverify.cli import options, outputs, tables
 from rlverify.cli.check_command import check, gate_of_suites
-from rlverify.cli.console import complain, mention, progress_bars, show
+from rlverify.cli.console import Lines, complain, mention, show
 from rlverify.cli.matrix_command import matrix
 from rlverify.cli.repin_command import repin
 from rlverify.cli.report_command import report
@@ -222,9 +222,9 @@ def _with_catalogue_and_tests(
         found = [problem for problem in found if problem.subject in chosen]
     notes = result.notes
     if since is not None and not (result.problems or found):  # else the tests fail for the same reason
-        with alone_in(paths.working, complain), progress_bars() as bars:
+        with alone_in(paths.working, complain):
             planted, fallen = run_changed(
-                matrix_plan, since, chosen, executor=in_threads(executor), on_progress=bars.probes
+                matrix_plan, since, chosen, executor=in_threads(executor), on_progress=Lines().probes
             )
         found += fallen
         notes += (f"note: {planted} faults were planted again, as they, their targets or their tests changed",) * bool(
@@ -256,8 +256,9 @@ app.command()(check)
 
 
 def _run_audit(context: typer.Context, paths: ReportPaths, executor: Executor, **given: Any) -> Audit:
-    with alone_in(paths.working, complain), progress_bars() as bars:
-        shown: Any = {"on_progress": bars.probes, "on_figures": bars.figures, "on_repeats": bars.repeats}
+    with alone_in(paths.working, complain):
+        lines = Lines()
+        shown: Any = {"on_progress": lines.probes, "on_figures": lines.figures, "on_repeats": lines.repeats}
         return audit(options.project_of(context), paths, executor=executor, **shown, **given)
 
 

@@ -18,7 +18,7 @@ from rlverify.checks.engine.rule import RULES
 from rlverify.checks.engine.session import TierName
 from rlverify.checks.pytest_door import details
 from rlverify.checks.targets import Target, import_targets
-from rlverify.cli.console import mention, progress_bars
+from rlverify.cli.console import Lines, mention
 from rlverify.cli.tables import plain_table
 from rlverify.records import process
 from rlverify.records.problems import CLAIM_FELL, HARNESS_FAILED, Problem
@@ -113,11 +113,11 @@ def _lost(target: Target, chosen: Collection[str], ended: Ended[tuple[CheckRecor
 
 
 def _checked_here(targets: Sequence[Target], chosen: Sequence[Collection[str]]) -> CheckRun:
-    with process.raised(), own_temporary_folder(), progress_bars(refreshed=False) as bars:
-        done, total = count(), sum(map(len, chosen))
+    with process.raised(), own_temporary_folder():
+        lines, done, total = Lines(), count(), sum(map(len, chosen))
 
         def on_check(subject: str, check: str) -> None:
-            bars.checks(next(done), total, f"{subject}: {check}")
+            lines.checks(next(done), total, f"{subject}: {check}")
 
         pairs = zip(targets, chosen, strict=True)
         return CheckRun(tuple(CheckedSubject(each, _records(each, own, on_check)) for each, own in pairs))

@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from rlverify.cli import tables
-from rlverify.cli.console import complain, progress_bars, show
+from rlverify.cli.console import Lines, complain, show
 from rlverify.cli.options import AsJson, ClaimId, Jobs, Reports, claim_of, project_of, report_paths, usable_cores
 from rlverify.cli.tables import plan_table, quantities_table, verdict_lines
 from rlverify.evidence.evidence_files import load_folder
@@ -141,13 +141,13 @@ def pilot(
 def _runs(
     project: Project, claim: Claim, seeds: Sequence[int], paths: ReportPaths, jobs: int | None
 ) -> tuple[PairedRun, ...]:
-    with alone_in(paths.working, complain), progress_bars() as bars:
+    with alone_in(paths.working, complain):
         found = run_figures(
             project,
             paths.runs,
             {claim.experiment: seeds},
             executor=ProcessExecutor(jobs or usable_cores()),
-            on_progress=bars.figures,
+            on_progress=Lines().figures,
             code=CurrentCode(project),
         )
     return found[claim.experiment]

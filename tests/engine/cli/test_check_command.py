@@ -13,11 +13,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from rich.progress import Progress
 
 from rlverify.checks.engine.rule import RULES
 from rlverify.cli.app import run
-from rlverify.cli.console import Bars
+from rlverify.cli.console import Lines
 from tests.engine.checks.tiny_learners import write_learners
 from tests.engine.in_process import rlverify_here
 from tests.engine.messages import is_one_line
@@ -289,28 +288,12 @@ def test_colour_in_a_terminal_alone(check: Check, monkeypatch: pytest.MonkeyPatc
     assert "\x1b[32m" not in check("command_learners:copying", *QUICK)[1]
 
 
-def test_progress_is_a_line_every_ten_seconds_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     times = [0.0, 4.0, 10.0, 10.0, 15.0]
-    bars = Bars(Progress(disable=True), clock=lambda: times.pop(0))
+    lines = Lines(clock=lambda: times.pop(0))
     for number, name in enumerate(("deterministic", "resume_is_exact", "settings_survive")):
-        bars.checks(number, 3, f"ppo: {name}")
+        lines.checks(number, 3, f"ppo: {name}")
     assert capsys.readouterr() == ("", "checking ppo: resume_is_exact (1 of 3 done)\n")
-
-
-@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
-def test_progress_in_a_terminal_is_a_bar_that_goes(folder: Path) -> None:
-    reading, writing = os.openpty()
-    command = [sys.executable, "-m", "rlverify.cli.entry", "check", "command_learners:copying", *QUICK]
-    command += ["--check", "targets_start_equal"]
-    environment = {**os.environ, "TERM": "xterm"}
-    done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=writing, check=False)
-    os.close(writing)
-    shown = os.read(reading, 100_000).decode()
-    os.close(reading)
-    assert (done.returncode, b"\x1b" in done.stdout) == (0, False)
-    assert "checking copying: targets_start_equal" in shown
-    assert "checking copying: set_parameters_copies" in shown
-    assert shown.rstrip().endswith("\x1b[2K")  # the bar is erased
 
 
 HANGING = """\
