@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rlverify.cli.console import show
-from rlverify.cli.options import RayAddress, executor_of
+from rlverify.cli.executor_options import RayAddress, executor_of
 from rlverify.cli.outputs import STDOUT, JUnitFile, check_outputs, write_texts
 from rlverify.records.errors import UsageError
 from rlverify.running.executors import Executor, ExecutorName

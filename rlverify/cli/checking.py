@@ -18,8 +18,7 @@ from rlverify.checks.engine.rule import RULES
 from rlverify.checks.engine.session import TierName
 from rlverify.checks.pytest_door import details
 from rlverify.checks.targets import Target, import_targets
-from rlverify.cli.console import Lines, mention
-from rlverify.cli.tables import plain_table
+from rlverify.cli.console import Lines, mention, plain_table
 from rlverify.records import process
 from rlverify.records.problems import CLAIM_FELL, HARNESS_FAILED, Problem
 from rlverify.reporting.check_formats import (

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TextIO
 
+from rich import box
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from rlverify.evidence.files import canonical_json
@@ -18,6 +20,14 @@ PLAIN_WIDTH = 100
 """Of tables where there is no terminal and no variable COLUMNS."""
 SECONDS_BETWEEN_LINES = 10.0
 """Between two lines of progress."""
+
+
+def plain_table(*headings: str, wrapped: Sequence[str]) -> Table:
+    """An empty table with rules below its headings alone."""
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, overflow="fold", no_wrap=heading not in wrapped)
+    return table
 
 
 def show(*parts: Any) -> None:

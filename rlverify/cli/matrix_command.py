@@ -9,9 +9,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from rlverify.cli.console import Lines, complain, show
-from rlverify.cli.options import AsJson, Jobs, RayAddress, Reports, Where, executor_of, project_of, report_paths
-from rlverify.cli.tables import plain_table
+from rlverify.cli.console import Lines, complain, plain_table, show
+from rlverify.cli.executor_options import Jobs, RayAddress, Where, executor_of
+from rlverify.cli.options import AsJson, Reports, project_of, report_paths
 from rlverify.evidence.files import alone_in
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import MatrixResult, run_fault, run_matrix

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from rlverify.cli.console import plain_table
 from rlverify.gating.audit import Audit
 from rlverify.records.claims import Claim, Figure, FixGrade, Verdict
 from rlverify.records.measured import Observation, PairedRun, Run, Variant
@@ -34,14 +34,6 @@ HEADINGS: dict[Variant, str] = {"healthy": "healthy", "faulty": "faulty", "docum
 def word(text: str) -> Text:
     """A verdict word; its colour says nothing that the word does not."""
     return Text(text, style=STYLES.get(text, ""))
-
-
-def plain_table(*headings: str, wrapped: Sequence[str]) -> Table:
-    """An empty table with rules below its headings alone."""
-    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-    for heading in headings:
-        table.add_column(heading, overflow="fold", no_wrap=heading not in wrapped)
-    return table
 
 
 def claims_table(claims: Sequence[Claim]) -> Table:

@@ -6,8 +6,7 @@ import pytest
 from rich.text import Text
 
 from rlverify.cli.app import run
-from rlverify.cli.console import PLAIN_WIDTH, Lines, show
-from rlverify.cli.tables import plain_table
+from rlverify.cli.console import PLAIN_WIDTH, Lines, plain_table, show
 from tests.engine.project_folders import PROJECTS
 
 
