@@ -87,13 +87,6 @@ def _write(stream: TextIO, text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def left_in_words(seconds: float | None) -> str:
-    """How long something will take yet."""
-    if seconds is None:
-        return "time left unknown"
-    return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
-
-
 class Lines:
     """Print on stderr how many runs have ended, at most every ten seconds."""
 
@@ -108,10 +101,10 @@ class Lines:
         """Tell how many repeated runs of figures have ended."""
         self._write(f"repeating: {done} of {total} runs of figures")
 
-    def figures(self, done: int, total: int, seconds_left: float | None) -> None:
-        """Tell how many paired runs have ended, and how long the others will take."""
+    def figures(self, done: int, total: int) -> None:
+        """Tell how many paired runs have ended."""
         if total:
-            self._write(f"figures: {done} of {total} runs, {left_in_words(seconds_left)}")
+            self._write(f"figures: {done} of {total} runs")
 
     def checks(self, done: int, total: int, name: str) -> None:
         """Tell how many checks have ended, and which one starts."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from rlverify.cli.console import plain_table
 from rlverify.gating.audit import Audit
-from rlverify.records.claims import Claim, Figure, FixGrade, Verdict
+from rlverify.records.claims import Claim, FixGrade, Verdict
 from rlverify.records.measured import Observation, PairedRun, Run, Variant
 from rlverify.reporting import phrasing
 from rlverify.verdicts.statistics import MeasurementPlan
@@ -22,12 +24,8 @@ STYLES = {
     "holds": "green",
     "violated": "red",
 }
-SHOWN = (
-    *("kind", "area", "document", "section", "statement", "if_true", "documented_status", "root_cause"),
-    *("fix_statement", "severity", "basis", "scale", "hedge", "assessed", "cause", "action", "condition_of"),
-    *("condition", "invariant", "settings"),
-)
-"""The fields of a claim that are shown as they are."""
+SHORT = 20
+"""Characters of a text of which several stand in one line."""
 HEADINGS: dict[Variant, str] = {"healthy": "healthy", "faulty": "faulty", "documented_fix": "fixed"}
 
 
@@ -45,51 +43,29 @@ def claims_table(claims: Sequence[Claim]) -> Table:
 
 
 def claim_table(claim: Claim, conditions: Sequence[Claim] = ()) -> Table:
-    """One line a field of a claim."""
+    """One line for each field of a claim that is not empty."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    shown = {"statement": phrasing.statement(claim)}
-    rows = [(name, shown.get(name, str(getattr(claim, name)))) for name in SHOWN if getattr(claim, name)]
-    rows += [("cites", ", ".join(claim.cites))] * bool(claim.cites)
-    rows += _probe_rows(claim) if claim.figure is None else _figure_rows(claim, claim.figure)
-    rows += [("expected", expected_words(claim)), ("modules", ", ".join(claim.modules))]
-    if claim.figure is None:
-        rows += [
-            ("seeds", ", ".join(str(seed) for seed in claim.seeds)),
-            ("killed by", "\n".join(claim.killed_by) or "none"),
-        ]
-    rows += [(f"until {each.until}", f"{each.criterion}: {each.verdict.value}; {each.why}") for each in claim.earlier]
-    rows += [("conditions", "\n".join(f"{each.id}: {each.condition}" for each in conditions))] * bool(conditions)
-    for name, value in rows:
-        table.add_row(name.replace("_", " "), Text(value))
+    content = asdict(claim) | {"statement": phrasing.statement(claim)}
+    if claim.figure is not None:
+        content["figure"]["claimed"] = phrasing.origin_and_claimed(claim.figure)
+    earlier = [f"{each.criterion}: {each.verdict.value}, until {each.until}; {each.why}" for each in claim.earlier]
+    content |= {"earlier": earlier, "conditions": [f"{each.id}: {each.condition}" for each in conditions]}
+    for name, value in _fields(content):
+        if name not in ("id", "title"):
+            table.add_row(name.replace("_", " "), Text(value))
     return table
 
 
-def _probe_rows(claim: Claim) -> list[tuple[str, str]]:
-    return [
-        ("probe", claim.probe),
-        ("fault", claim.fault or "none"),
-        ("shows", "\n".join(claim.shows) or ("any symptom of the probe" if claim.fault else "none")),
-        ("fix", claim.documented_fix or "none"),
-    ]
-
-
-def _figure_rows(claim: Claim, figure: Figure) -> list[tuple[str, str]]:
-    return [
-        ("experiment", claim.experiment),
-        ("quantity", figure.quantity),
-        (phrasing.origin(figure), phrasing.claimed_in_words(figure)),
-        ("runs", f"{figure.runs}, each of two or more arms that share a seed"),
-        *([("power", f"{figure.power:g}, by a pilot of {figure.pilot}")] if figure.pilot else []),
-        ("tolerance", f"{figure.tolerance:g} {figure.unit}"),
-    ]
-
-
-def expected_words(claim: Claim) -> str:
-    """Expected verdict and grade in one phrase."""
-    grade = claim.expected_fix_grade
-    return claim.expected_verdict.value + (f", fix {grade.value}" if grade else "")
+def _fields(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Name and text of what is not empty, also inside of tables."""
+    for name, value in content.items():
+        if isinstance(value, dict):
+            yield from _fields(value)
+        elif value not in (None, "", False) and value not in ((), []):
+            texts = [*map(str, value)] if isinstance(value, (list, tuple)) else [str(value)]
+            yield name, ("\n" if max(map(len, texts)) > SHORT else ", ").join(texts)
 
 
 def runs_text(runs: Sequence[Run]) -> Text:

@@ -28,7 +28,7 @@ from rlverify.records.claims import Claim
 from rlverify.records.measured import Evidence, Run
 from rlverify.records.problems import Problem, exit_code_of, is_regression
 from rlverify.running.executors import Executor
-from rlverify.running.paired_runs import FigureProgress, run_figures, seconds_of_claims, seeds_of
+from rlverify.running.paired_runs import run_figures, seconds_of_claims, seeds_of
 from rlverify.running.runner import Progress, no_progress, run_claims
 from rlverify.verdicts.verdict import Record
 
@@ -59,7 +59,7 @@ def measure(
     code: CurrentCode,
     executor: Executor,
     on_progress: Progress,
-    on_figures: FigureProgress,
+    on_figures: Progress,
     ignore_cache: bool,
     enough: Callable[[Record], bool] | None = None,
 ) -> Measured:
@@ -137,7 +137,7 @@ def audit(
     update: bool = False,
     base: Base | None = None,
     level: Level = "quick",
-    on_figures: FigureProgress = lambda _done, _total, _left: None,
+    on_figures: Progress = no_progress,
     on_repeats: Progress = no_progress,
     ignore_cache: bool = False,
     chosen: frozenset[str] | None = None,

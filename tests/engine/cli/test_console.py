@@ -34,12 +34,12 @@ def test_what_is_repeated_follows_in_lines_of_its_own(capsys: pytest.CaptureFixt
 def test_figures_have_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     shown = progress([0.0, 9.0, 10.0, 10.0, 11.0])
     for done in (0, 1, 2):
-        shown.figures(done, 9, 60.0)
-    assert capsys.readouterr() == ("", "figures: 1 of 9 runs, about 60 s left\n")
+        shown.figures(done, 9)
+    assert capsys.readouterr() == ("", "figures: 1 of 9 runs\n")
 
 
 def test_no_figures_are_no_line(capsys: pytest.CaptureFixture[str]) -> None:
-    progress([0.0, 10.0, 10.0]).figures(0, 0, 0.0)
+    progress([0.0, 10.0, 10.0]).figures(0, 0)
     assert capsys.readouterr() == ("", "")
 
 

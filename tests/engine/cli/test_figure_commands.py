@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from rlverify.cli.app import run
-from rlverify.cli.console import left_in_words
 from rlverify.evidence.files import sealed
 from rlverify.evidence.summarising import measured_figure
 from tests.engine.in_process import measured_here
@@ -118,11 +117,11 @@ def _with_our_criterion(text: str) -> str:
 def test_a_criterion_of_ours_is_shown_as_ours(project: Command, reports: Path, catalogue: Path) -> None:
     catalogue.write_text(_with_our_criterion(catalogue.read_text()))
     shown = project("--project", variation_of(catalogue), "show", "FIG-GAIN")[1]
-    assert re.search(r"^criterion, ours +15 to 25 %$", shown, re.MULTILINE)
+    assert re.search(r"^claimed +criterion, ours: 15 to 25 %$", shown, re.MULTILINE)
     assert re.search(r"^statement +Implied, not stated in this form: What is claimed", shown, re.MULTILINE)
     run = project("--project", variation_of(catalogue), "reproduce", "FIG-GAIN", "--reports", reports)[1]
     assert re.search(r"^gain .* criterion, ours: 15 to 25 % *$", run, re.MULTILINE)
-    assert re.search(r"^said +15 to 25 steps$", project("show", "FIG-DRIFT")[1], re.MULTILINE)
+    assert re.search(r"^claimed +said: 15 to 25 steps$", project("show", "FIG-DRIFT")[1], re.MULTILINE)
 
 
 def test_the_full_level_agrees_with_what_it_wrote(project: Command, reports: Path) -> None:
@@ -396,14 +395,6 @@ def test_list_of_figures_imports_neither_torch_nor_an_experiment(project_environ
         [sys.executable, "-c", code, str(CONTENT)], env=project_environment, capture_output=True, text=True, check=False
     )
     assert done.stderr.splitlines()[-1] == "[]"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(None, "time left unknown"), (0.0, "about 0 s left"), (89.0, "about 89 s left"), (600.0, "about 10 min left")],
-)
-def test_time_left_is_told_in_minutes(seconds: float | None, words: str) -> None:
-    assert left_in_words(seconds) == words
 
 
 def test_a_plot_of_a_figure_shows_its_committed_values(reports: Path) -> None:
