@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,6 @@ import typer
 from rich.text import Text
 
 from rlverify.cli import executor_options, options, outputs, tables
-from rlverify.cli.check_command import gate_of_suites
 from rlverify.cli.console import Lines, complain, mention, show
 from rlverify.evidence.files import alone_in
 from rlverify.gating.audit import Audit, audit
@@ -22,7 +22,7 @@ from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import run_changed
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths, suites_alone
-from rlverify.records.errors import BrokenCodeError
+from rlverify.records.errors import BrokenCodeError, UsageError
 from rlverify.records.problems import CLAIM_FELL, Problem, few, outcome_of
 from rlverify.reporting.formats import RUN_FORMATS, as_object
 from rlverify.reporting.outcome import Case, Outcome, lines_of
@@ -91,9 +91,9 @@ def gate(
     differs from REV, and of about ten experiments that the number of commits chooses.
     """
     files = outputs.check_outputs({"junit": junit, "sarif": sarif, "summary": summary, "json": json_file})
-    alone = suites_alone(context.obj)
-    if alone is not None:
-        raise typer.Exit(gate_of_suites(*alone, files, (where, jobs, ray_address)))
+    if (alone := suites_alone(context.obj)) is not None:
+        with executor_options.executor_of(where, jobs, ray_address) as executor:
+            raise typer.Exit(_gate_of_suites(*alone, files, executor))
     project = options.project_of(context)
     chosen = options.chosen_ids(project, patterns, areas)
     try:
@@ -110,6 +110,17 @@ def gate(
             result, checks = _with_suites(project, result)
         outcome = outcome_of_audit(project, result, _repeated(result), since, executor)
     _answer(replace(outcome, checks=checks), files)
+
+
+def _gate_of_suites(root: Path, names: tuple[str, ...], files: Mapping[str, Path], executor: Executor) -> int:
+    """Run the suites of a project that has nothing else."""
+    from rlverify.cli.check_command import run_and_report
+    from rlverify.cli.checking import Asked
+
+    if "summary" in files:
+        raise UsageError("this project has suites alone, and --summary is for the claims of a catalogue; leave it out")
+    sys.path += [str(folder) for folder in (root, root / "src") if folder.is_dir() and str(folder) not in sys.path]
+    return run_and_report(Asked(names, root), files, executor)
 
 
 def _base(project: Project, asked: str | None) -> Base | None:
