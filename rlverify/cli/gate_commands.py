@@ -35,7 +35,6 @@ def audit_command(
     areas: options.Areas = None,
     update: Annotated[bool, typer.Option("--update", help="Replace the committed evidence and reports.")] = False,
     level: options.LevelOption = "quick",
-    ignore_cache: options.IgnoreCache = False,
     junit: outputs.JUnitFile = None,
     sarif: outputs.SarifFile = None,
     summary: outputs.SummaryFile = None,
@@ -52,8 +51,7 @@ def audit_command(
     paths = options.report_paths(project, reports)
     base = known_base(project)
     with executor_options.executor_of(where, jobs, ray_address) as executor:
-        given: Any = {"level": level, "update": update, "ignore_cache": ignore_cache}
-        result = _run_audit(context, paths, executor, base=base, chosen=chosen, **given)
+        result = _run_audit(context, paths, executor, base=base, chosen=chosen, level=level, update=update)
     if missing := [str(each) for each in _incomplete(MatrixPlan(project)) if chosen is None or each.subject in chosen]:
         result = replace(result, notes=(*result.notes, f"note: the gate will fail: {few(missing)}"))
     outcome = outcome_of_audit(project, result)

@@ -55,7 +55,6 @@ LevelOption = Annotated[
         help="full: the figures too, which takes up to an hour and resumes where it ended.",
     ),
 ]
-IgnoreCache = Annotated[bool, typer.Option("--ignore-cache", help="Ignore cached runs and measure again.")]
 Revision = Annotated[
     str | None,
     typer.Option(

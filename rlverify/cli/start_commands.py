@@ -75,8 +75,6 @@ def skeleton(
     member: Callable[..., Any],
     pin: str,
     *,
-    title: str,
-    statement: str,
     tests: str,
     has_make: bool,
 ) -> tuple[str, str, str]:
@@ -93,8 +91,8 @@ def skeleton(
         "parameters": parameters,
         "arguments": arguments,
         "is_async": inspect.iscoroutinefunction(member),
-        "title": json.dumps(title, ensure_ascii=False),
-        "statement": json.dumps(statement, ensure_ascii=False),
+        "title": json.dumps(UNWRITTEN_TITLE),
+        "statement": json.dumps(UNWRITTEN_STATEMENT),
         "tests": tests,
         "make": "make, " if has_make else "",
     }
@@ -143,9 +141,6 @@ def init(
     context: typer.Context,
     folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="The repository. [default: this one]")] = None,
     content: Annotated[str, typer.Option(metavar="NAME", help="The package for claims, faults and probes.")] = "audit",
-    under_test: Annotated[
-        list[str] | None, typer.Option(metavar="PACKAGE", help="A package to verify. [default: those that are found]")
-    ] = None,
 ) -> None:
     """Set up a project in a repository: settings, folders, a worked example and a workflow file."""
     root = (folder or context.obj).absolute()
@@ -160,7 +155,7 @@ def init(
     setup = [name for name in ("setup.py", "setup.cfg") if (root / name).is_file()]
     is_distribution = bool({"project", "build-system"} & tomllib.loads(before).keys() or setup)
     files = example_files(content, "tests", is_distribution=is_distribution)
-    packages = under_test or _packages(root, content) or [content]
+    packages = _packages(root, content) or [content]
     configured = _configures_pytest(root, before)
     has_src = (root / "src").is_dir()
     text = before + settings_table(content, packages) + ("" if configured else pytest_table(has_src))
@@ -194,9 +189,6 @@ def new(
     target: Annotated[
         str, typer.Option(metavar="MODULE:MEMBER", help="What the bug replaces: package.module:Class.method.")
     ],
-    title: Annotated[str, typer.Option(help="The bug in a few words.")] = UNWRITTEN_TITLE,
-    statement: Annotated[str, typer.Option(help="What is claimed, in a sentence.")] = UNWRITTEN_STATEMENT,
-    file: Annotated[str, typer.Option(metavar="NAME", help="The catalogue file, without .toml.")] = "claims",
 ) -> None:
     """Write the skeleton of a claim, its fault (with the pin filled in) and its probe."""
     project = project_of(context)
@@ -222,12 +214,10 @@ def new(
         target,
         member,
         member_digest(member),
-        title=title,
-        statement=statement,
         tests=_relative(project.settings.tests, project.root),
         has_make=bool(project.make()),
     )
-    path = catalogue / f"{file}.toml"
+    path = catalogue / "claims.toml"
     before = path.read_text(encoding="utf-8").rstrip() + "\n" if path.is_file() else ""
     modules = {
         _relative(project.folder / room / f"{function_name(claim_id)}.py", project.root): text

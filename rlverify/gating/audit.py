@@ -60,7 +60,6 @@ def measure(
     executor: Executor,
     on_progress: Progress,
     on_figures: Progress,
-    ignore_cache: bool,
     enough: Callable[[Record], bool] | None = None,
 ) -> Measured:
     """Measure claims, those with a probe first.
@@ -80,7 +79,6 @@ def measure(
         executor=executor,
         on_progress=on_figures,
         code=code,
-        ignore_cache=ignore_cache,
     )
     evidence = {each.id: summarise(each, runs[each.id]) for each in probed}
     evidence |= {each.id: summarise_figure(each, paired[each.experiment]) for each in figures}
@@ -139,7 +137,6 @@ def audit(
     level: Level = "quick",
     on_figures: Progress = no_progress,
     on_repeats: Progress = no_progress,
-    ignore_cache: bool = False,
     chosen: frozenset[str] | None = None,
     fail_fast: bool = False,
 ) -> Audit:
@@ -173,7 +170,6 @@ def audit(
         executor=executor,
         on_progress=on_progress,
         on_figures=on_figures,
-        ignore_cache=ignore_cache,
         enough=_is_wrong if fail_fast else None,
     )
     code.check_unchanged()

@@ -125,7 +125,6 @@ def run_figures(
     on_progress: Progress,
     code: CurrentCode,
     limit: float = RUN_LIMIT,
-    ignore_cache: bool = False,
     keep: bool = True,
 ) -> dict[str, tuple[PairedRun, ...]]:
     """All runs of experiments, by name of the experiment and in the order of the seeds.
@@ -133,13 +132,12 @@ def run_figures(
     Runs that are kept are not made again; those that are made are kept as soon as they end.
 
     :param on_progress: called before the first run, and after each
-    :param ignore_cache: make the kept runs again
     :param keep: whether runs that are made are kept
     :raises HarnessError: if the code was changed while it was measured
     :raises KeyboardInterrupt: after the workers have been stopped
     """
     wanted = [(name, seed) for name in seeds for seed in seeds[name]]
-    found = {} if ignore_cache else {key: kept_run(root, *key, code.digest) for key in wanted}
+    found = {key: kept_run(root, *key, code.digest) for key in wanted}
     ended = {key: run for key, run in found.items() if run is not None}
     tasks = [PairedTask(project, *key, limit) for key in wanted if key not in ended]
 

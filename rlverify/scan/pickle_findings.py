@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Final, Literal, TypeAlias
@@ -12,10 +13,6 @@ from rlverify.pickles.pickle_imports import COMPUTED, PickleContent, PickleImpor
 from rlverify.scan.findings import RULES, ScanFinding, ScanSeverity
 
 Danger: TypeAlias = Literal["safe", "unknown", "dangerous"]
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
 
 
 _SAFE: Final = re.compile(
@@ -31,68 +28,47 @@ _SAFE: Final = re.compile(
 )
 """What ``torch.load(weights_only=True)`` admits, and what arrays and numbers of NumPy are made with."""
 
-_DANGEROUS_MODULES: Final = frozenset(
-    _words("""
-    os posix nt subprocess _posixsubprocess sys pty shutil tempfile fileinput socket _socket socketserver ssl
-    http urllib ftplib smtplib imaplib poplib telnetlib nntplib xmlrpc webbrowser requests httpx aiohttp
-    urllib3 importlib imp runpy pkgutil pydoc zipimport code codeop pdb bdb cProfile profile timeit trace
-    doctest unittest marshal ctypes _ctypes cffi mmap signal multiprocessing concurrent threading _thread
-    asyncio sched atexit linecache logging.config commands popen2 ensurepip venv site pip setuptools distutils
-    idlelib lib2to3 test.support sqlite3 dbm shelve torch.hub torch.package torch.utils.cpp_extension
-    torch.utils._config_module torch._inductor torch._dynamo numpy.testing numpy.distutils numpy.f2py
-    numpy.lib.npyio
-    """)
+_HARMLESS_MODULES: Final = re.compile(
+    r"""
+    builtins | collections | copyreg | datetime | decimal | enum | fractions | io | ipaddress | itertools | logging
+    | math | pathlib | random | re | string | time | typing | uuid | zoneinfo
+    """,
+    re.VERBOSE,
 )
-_DANGEROUS_NAMES: Final = frozenset(
-    (module, name)
-    for modules, names in {
-        "builtins": """
-            eval exec compile open __import__ getattr setattr delattr globals locals vars input breakpoint execfile
-            file apply help
-        """,
-        "operator _operator": "attrgetter methodcaller itemgetter",
-        "functools": "partial partialmethod reduce",
-        "types": "CodeType FunctionType LambdaType MethodType ModuleType",
-        "pickle _pickle pickle5 cloudpickle": "load loads Unpickler",
-        "cloudpickle.cloudpickle": """
-            load loads _make_function _builtin_type _make_skel_func _fill_function subimport
-        """,
-        "dill dill._dill _dill": """
-            load loads load_session _create_function _create_code _load_type _import_module _eval_repr
-        """,
-        "joblib joblib.numpy_pickle torch torch.serialization numpy": "load",
-        "torch.storage": "_load_from_bytes",
-        "io _io": "open open_code FileIO",
-        "codecs": "open",
-        "pandas pandas.io.pickle": "read_pickle",
-        "yaml": "load unsafe_load full_load",
-    }.items()
-    for module in _words(modules)
-    for name in _words(names)
+"""Modules of the standard library that run nothing by themselves; any other is dangerous."""
+_DANGEROUS: Final = re.compile(
+    r"""
+    builtins\.(eval | exec | compile | open | __import__ | (get|set|del)attr | globals | locals | vars | input
+        | breakpoint | execfile | file | apply | help)
+    | io\.(open\w* | FileIO) | logging\.config\..* | yaml\.(unsafe_|full_)?load | pandas\.(io\.pickle\.)?read_pickle
+    | (joblib | joblib\.numpy_pickle | torch | torch\.serialization | numpy)\.load | torch\.storage\._load_from_bytes
+    | torch\.(hub | package | utils\.cpp_extension | utils\._config_module | _inductor | _dynamo)\..*
+    | numpy\.(testing | distutils | f2py | lib\.npyio)\..*
+    | (pickle5 | cloudpickle | dill | _dill | requests | httpx | aiohttp | urllib3 | cffi | pip | setuptools)\..*
+    | (commands | popen2 | imp | distutils | lib2to3 | telnetlib | nntplib | asyncore | smtpd)\..*
+    """,
+    re.VERBOSE,
 )
 
 
 def danger_of(imported: PickleImport) -> Danger:
-    """Say whether unpickling may import this without a remark, with one, or never."""
-    key = (imported.module, imported.name)
+    """Say whether unpickling may import this without a remark, with one, or never.
+
+    A name with dots reaches through modules and classes: ``torch.serialization`` has ``os.system``.
+    """
     if _SAFE.fullmatch(str(imported)):
         return "safe"
-    if COMPUTED in key or key in _DANGEROUS_NAMES or _is_in_dangerous_module(imported):
+    own, *inside = imported.name.split(".")
+    reached = [imported.module.partition(".")[0], *([own, *inside[:-1]] if inside else [])]
+    of_library = [each for each in reached if each in sys.stdlib_module_names]
+    if (
+        COMPUTED in (imported.module, imported.name)
+        or _DANGEROUS.fullmatch(str(imported))
+        or not all(map(_HARMLESS_MODULES.fullmatch, of_library))
+        or (inside and of_library)
+    ):
         return "dangerous"
     return "unknown"
-
-
-def _is_in_dangerous_module(imported: PickleImport) -> bool:
-    """By the module or one that contains it, or by a part of a name with dots, which reaches through modules."""
-    parts = imported.module.split(".")
-    if any(".".join(parts[:length]) in _DANGEROUS_MODULES for length in range(1, len(parts) + 1)):
-        return True
-    reached = imported.name.split(".")
-    if len(reached) == 1:
-        return False
-    return parts[0] == "pathlib" or any(
-        each in _DANGEROUS_MODULES or ("builtins", each) in _DANGEROUS_NAMES for each in reached
-    )
 
 
 _REPORTED: Final[tuple[tuple[Danger, str, ScanSeverity], ...]] = (

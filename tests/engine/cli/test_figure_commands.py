@@ -131,17 +131,6 @@ def test_the_full_level_agrees_with_what_it_wrote(project: Command, reports: Pat
     assert len(list((reports.parent / ".rlverify").glob("runs/*/*.json"))) == 13
 
 
-def test_an_audit_makes_kept_runs_again_on_demand(
-    project: Command, reports: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = reports / "log"
-    monkeypatch.setenv("FIGURELAB_LOG", str(log))
-    full = ("audit", "--level", "full", "--reports", reports)
-    assert (project(*full)[0], log.exists()) == (0, False)
-    assert project(*full, "--ignore-cache")[0] == 0
-    assert len(log.read_text().splitlines()) == 13
-
-
 def test_evidence_of_a_figure_that_does_not_fit_is_told_and_fails_nothing(
     project: Command, reports: Path, changed: Path
 ) -> None:

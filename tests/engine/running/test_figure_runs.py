@@ -90,12 +90,6 @@ def test_finished_runs_are_not_made_again(figureproject: Project, tmp_path: Path
     assert _executions(log) == _all_once()
 
 
-def test_kept_runs_are_made_again_on_demand(figureproject: Project, tmp_path: Path, log: Path) -> None:
-    _run(figureproject, tmp_path / "runs")
-    _run(figureproject, tmp_path / "runs", ignore_cache=True)
-    assert set(_executions(log).values()) == {2}
-
-
 @pytest.fixture
 def copied(tmp_path: Path) -> Project:
     """The project of figures, to be changed; its names are its own, as this process keeps what it has imported."""
