@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from rlverify.checks.engine.choosing import chosen_rules
+from rlverify.checks.engine.session import TierName
 from rlverify.cli.checking import Asked, check_parts, rules_table, run_checks
 from rlverify.cli.console import show
 from rlverify.cli.executor_options import RayAddress, executor_of
@@ -16,8 +17,6 @@ from rlverify.cli.outputs import STDOUT, JUnitFile, check_outputs, write_texts
 from rlverify.records.errors import UsageError
 from rlverify.reporting.check_formats import CHECK_FORMATS
 from rlverify.running.executors import Executor, ExecutorName
-
-TierChoice = Literal["smoke", "default", "full"]
 
 
 def check(
@@ -40,7 +39,7 @@ def check(
         typer.Option(min=1.0, metavar="SECONDS", help="Seconds for each process of a check. [default: 60]"),
     ] = None,
     tier: Annotated[
-        TierChoice | None,
+        TierName | None,
         typer.Option(
             help="smoke: no check starts after seven seconds, none is proven; full: more proofs. [default: default]"
         ),

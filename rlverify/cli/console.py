@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from shutil import get_terminal_size
 from typing import Any, Literal, TextIO
 
 from rich import box
@@ -41,25 +42,12 @@ def show(*parts: Any) -> None:
 
 def _print(part: Any) -> None:
     """Sentences stay on one line; tables are as wide as the terminal, as COLUMNS says, or as `PLAIN_WIDTH`."""
-    console = Console(color_system=_colours(), width=_width(), markup=False, highlight=False, emoji=False)
+    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"  # rich would keep bold text
+    width = get_terminal_size((PLAIN_WIDTH, 0)).columns
+    console = Console(color_system=colours, width=width, markup=False, highlight=False, emoji=False)
     with console.capture() as capture:
         console.print(part, soft_wrap=isinstance(part, (str, Text)))
     write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
-
-
-def _colours() -> Literal["auto"] | None:
-    """None writes no escape codes at all; rich itself would keep bold text with NO_COLOR."""
-    return None if os.environ.get("NO_COLOR") else "auto"
-
-
-def _width() -> int:
-    """In characters; a width of 0, as some terminals have it, is none."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns) > 0:
-        return int(columns)
-    if sys.stdout and sys.stdout.isatty():
-        return os.get_terminal_size(sys.stdout.fileno()).columns or PLAIN_WIDTH
-    return PLAIN_WIDTH
 
 
 def write(text: str) -> None:

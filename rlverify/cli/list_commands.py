@@ -24,7 +24,7 @@ def list_claims(
 
 def show_claim(context: typer.Context, claim_id: options.ClaimId, as_json: options.AsJson = False) -> None:
     """Show one claim: what is said, where, and how it is tested."""
-    claim = options.claim_of(context, claim_id)
+    claim = options.project_of(context).claim(claim_id)
     if as_json:
         show(asdict(claim))
     else:

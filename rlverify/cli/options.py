@@ -98,11 +98,6 @@ def project_of(context: typer.Context) -> Project:
     return project
 
 
-def claim_of(context: typer.Context, claim_id: str) -> Claim:
-    """Return the one claim that a command is asked for."""
-    return project_of(context).claim(claim_id)
-
-
 def selected(project: Project, patterns: Sequence[str] | None, areas: Sequence[str] | None) -> tuple[Claim, ...]:
     """The claims that a command is asked for: all, if neither patterns nor areas are given."""
     return select_claims(project.claims, patterns or (), areas or ())

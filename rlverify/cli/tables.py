@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -44,17 +44,21 @@ def claims_table(claims: Sequence[Claim]) -> Table:
 
 def claim_table(claim: Claim, conditions: Sequence[Claim] = ()) -> Table:
     """One line for each field of a claim that is not empty."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
     content = asdict(claim) | {"statement": phrasing.statement(claim)}
     if claim.figure is not None:
         content["figure"]["claimed"] = phrasing.origin_and_claimed(claim.figure)
     earlier = [f"{each.criterion}: {each.verdict.value}, until {each.until}; {each.why}" for each in claim.earlier]
     content |= {"earlier": earlier, "conditions": [f"{each.id}: {each.condition}" for each in conditions]}
-    for name, value in _fields(content):
-        if name not in ("id", "title"):
-            table.add_row(name.replace("_", " "), Text(value))
+    return _table_of((name.replace("_", " "), value) for name, value in _fields(content) if name not in ("id", "title"))
+
+
+def _table_of(rows: Iterable[tuple[str, str]]) -> Table:
+    """Names, and texts that wrap."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, Text(value))
     return table
 
 
@@ -142,33 +146,38 @@ def quantities_table(run: PairedRun, record: Record) -> Table:
     return table
 
 
-def verdict_lines(record: Record, source: str) -> Text:
-    """What is known of a figure in all its runs."""
-    claim, evidence = record.claim, record.evidence
-    if evidence is None or evidence.figure is None or claim.figure is None:
+def verdict_lines(record: Record, source: str = "") -> Text:
+    """The verdict and the grade of the fix, each with what is expected; of a figure, what all its runs gave.
+
+    :param source: of a figure, where its evidence comes from
+    """
+    claim, found = record.claim, record.evidence.figure if record.evidence is not None else None
+    if claim.figure is not None and found is None:
         return Text(f"{source}: {NO_EVIDENCE}")
-    said = phrasing.measured_in_words(evidence.figure, claim.figure.unit)
-    expected = f" (expected {claim.expected_verdict.value})"
-    return Text.assemble(f"{source}: {said}\nverdict: ", _verdict(record), expected)
+    measured = phrasing.measured_in_words(found, claim.figure.unit) if found is not None and claim.figure else ""
+    lines = [f"{source}: {measured}\n"] * bool(measured)
+    line = Text.assemble(*lines, "verdict: ", _verdict(record), f" (expected {claim.expected_verdict.value})")
+    if record.fix_grade is not None and claim.expected_fix_grade is not None:
+        grade = word(record.fix_grade.value)
+        line = Text.assemble(line, "\nfix: ", grade, f" (expected {claim.expected_fix_grade.value})")
+    return line
 
 
 def plan_table(found: MeasurementPlan, claim: Claim, runs: Sequence[PairedRun]) -> Table:
     """What a pilot says about the measurement that the catalogue asks for."""
     assert claim.figure is not None
-    figure = claim.figure
-    table = Table(box=None, show_header=False, pad_edge=False)
-    seeds = [run.seed for run in runs]
-    seconds = sum(run.seconds for run in runs) / len(runs)
+    figure, seconds = claim.figure, sum(run.seconds for run in runs) / len(runs)
     least = str(found.least_runs) if found.least_runs is not None else "more than can be made"
-    for name, value in (
-        (phrasing.origin(figure), phrasing.claimed_in_words(figure)),
-        ("pilot", f"{len(runs)} seeds ({seeds[0]}..{seeds[-1]}): mean {found.mean:.3g}, sd {found.sd:.3g}"),
-        ("power", f"{found.power:.2f} in the {figure.runs} runs of the catalogue, if the statement is true"),
-        ("least runs", f"{least} for a power of 0.8"),
-        ("seconds", f"{seconds:.1f} a run, {seconds * figure.runs:.0f} in {figure.runs} runs on one core"),
-    ):
-        table.add_row(name, Text(value))
-    return table
+    sample = f"mean {found.mean:.3g}, sd {found.sd:.3g}"
+    return _table_of(
+        (
+            (phrasing.origin(figure), phrasing.claimed_in_words(figure)),
+            ("pilot", f"{len(runs)} seeds ({runs[0].seed}..{runs[-1].seed}): {sample}"),
+            ("power", f"{found.power:.2f} in the {figure.runs} runs of the catalogue, if the statement is true"),
+            ("least runs", f"{least} for a power of 0.8"),
+            ("seconds", f"{seconds:.1f} a run, {seconds * figure.runs:.0f} in {figure.runs} runs on one core"),
+        )
+    )
 
 
 def _verdict(record: Record) -> Text:
