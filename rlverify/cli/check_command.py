@@ -12,8 +12,7 @@ from rlverify.checks.engine.choosing import chosen_rules
 from rlverify.checks.engine.session import TierName
 from rlverify.cli.checking import Asked, check_parts, rules_table, run_checks
 from rlverify.cli.console import show
-from rlverify.cli.executor_options import RayAddress, executor_of
-from rlverify.cli.outputs import STDOUT, JUnitFile, check_outputs, write_texts
+from rlverify.cli.run_options import STDOUT, JUnitFile, RayAddress, check_outputs, executor_of, write_texts
 from rlverify.records.errors import UsageError
 from rlverify.reporting.check_formats import CHECK_FORMATS
 from rlverify.running.executors import Executor, ExecutorName

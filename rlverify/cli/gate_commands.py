@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.text import Text
 
-from rlverify.cli import executor_options, options, outputs, tables
+from rlverify.cli import options, run_options, tables
 from rlverify.cli.console import Lines, complain, mention, show
 from rlverify.evidence.files import alone_in
 from rlverify.gating.audit import Audit, audit
@@ -35,27 +35,27 @@ def audit_command(
     areas: options.Areas = None,
     update: Annotated[bool, typer.Option("--update", help="Replace the committed evidence and reports.")] = False,
     level: options.LevelOption = "quick",
-    junit: outputs.JUnitFile = None,
-    sarif: outputs.SarifFile = None,
-    summary: outputs.SummaryFile = None,
+    junit: run_options.JUnitFile = None,
+    sarif: run_options.SarifFile = None,
+    summary: run_options.SummaryFile = None,
     reports: options.Reports = None,
-    jobs: executor_options.Jobs = None,
-    where: executor_options.Where = "processes",
-    ray_address: executor_options.RayAddress = None,
+    jobs: run_options.Jobs = None,
+    where: run_options.Where = "processes",
+    ray_address: run_options.RayAddress = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Measure claims; compare with what is expected and with what is committed."""
-    files = outputs.check_outputs({"junit": junit, "sarif": sarif, "summary": summary})
+    files = run_options.check_outputs({"junit": junit, "sarif": sarif, "summary": summary})
     project = options.project_of(context)
     chosen = options.chosen_ids(project, patterns, areas)
     paths = options.report_paths(project, reports)
     base = known_base(project)
-    with executor_options.executor_of(where, jobs, ray_address) as executor:
+    with run_options.executor_of(where, jobs, ray_address) as executor:
         result = _run_audit(context, paths, executor, base=base, chosen=chosen, level=level, update=update)
     if missing := [str(each) for each in _incomplete(MatrixPlan(project)) if chosen is None or each.subject in chosen]:
         result = replace(result, notes=(*result.notes, f"note: the gate will fail: {few(missing)}"))
     outcome = outcome_of_audit(project, result)
-    outputs.write_texts(files, {name: RUN_FORMATS[name](outcome) for name in files})
+    run_options.write_texts(files, {name: RUN_FORMATS[name](outcome) for name in files})
     if as_json:
         content = {"claims": [as_object(record) for record in result.records], "notes": list(outcome.notes)}
         show({**content, **outcome_of(outcome.problems)})
@@ -63,7 +63,7 @@ def audit_command(
         show(tables.audit_table(result), Text(""))
         if any(record.claim.figure is not None for record in result.records):
             show(tables.figures_table(result.records), Text(""))
-        show(*map(Text, lines_of(outcome, outputs.places(files))))
+        show(*map(Text, lines_of(outcome, run_options.places(files))))
     raise typer.Exit(result.exit_code)
 
 
@@ -74,23 +74,23 @@ def gate(
     base: options.Revision = None,
     fail_fast: options.FailFast = False,
     level: options.LevelOption = "quick",
-    junit: outputs.JUnitFile = None,
-    sarif: outputs.SarifFile = None,
-    summary: outputs.SummaryFile = None,
-    json_file: outputs.JsonFile = None,
+    junit: run_options.JUnitFile = None,
+    sarif: run_options.SarifFile = None,
+    summary: run_options.SummaryFile = None,
+    json_file: run_options.JsonFile = None,
     reports: options.Reports = None,
-    jobs: executor_options.Jobs = None,
-    where: executor_options.Where = "processes",
-    ray_address: executor_options.RayAddress = None,
+    jobs: run_options.Jobs = None,
+    where: run_options.Where = "processes",
+    ray_address: run_options.RayAddress = None,
 ) -> None:
     """Measure as `audit` does, and answer with the exit code: 0 as expected, 1 a claim fell, 2 the harness failed.
 
     Every claim with a probe is measured. Of figures, runs are repeated: of those of which claim, experiment or evidence
     differs from REV, and of about ten experiments that the number of commits chooses.
     """
-    files = outputs.check_outputs({"junit": junit, "sarif": sarif, "summary": summary, "json": json_file})
+    files = run_options.check_outputs({"junit": junit, "sarif": sarif, "summary": summary, "json": json_file})
     if (alone := suites_alone(context.obj)) is not None:
-        with executor_options.executor_of(where, jobs, ray_address) as executor:
+        with run_options.executor_of(where, jobs, ray_address) as executor:
             raise typer.Exit(_gate_of_suites(*alone, files, executor))
     project = options.project_of(context)
     chosen = options.chosen_ids(project, patterns, areas)
@@ -100,7 +100,7 @@ def gate(
         _answer(Outcome((), (Problem(error.place, CLAIM_FELL, error.reason),)), files)
     paths = options.report_paths(project, reports)
     since = _base(project, base)
-    with executor_options.executor_of(where, jobs, ray_address) as executor:
+    with run_options.executor_of(where, jobs, ray_address) as executor:
         result = _run_audit(context, paths, executor, level=level, base=since, chosen=chosen, fail_fast=fail_fast)
         result = _with_catalogue_and_tests(project, paths, result, chosen, since, executor)
         checks: tuple[Case, ...] = ()
@@ -141,9 +141,9 @@ def _repeated(result: Audit) -> str:
 
 def _answer(outcome: Outcome, files: Mapping[str, Path]) -> NoReturn:
     """Write the files, print what happened unless JSON is printed, and end with the exit code."""
-    outputs.write_texts(files, {name: RUN_FORMATS[name](outcome) for name in files})
-    if outputs.STDOUT not in files.values():
-        show(*map(Text, lines_of(outcome, outputs.places(files))))
+    run_options.write_texts(files, {name: RUN_FORMATS[name](outcome) for name in files})
+    if run_options.STDOUT not in files.values():
+        show(*map(Text, lines_of(outcome, run_options.places(files))))
     raise typer.Exit(outcome.exit_code)
 
 

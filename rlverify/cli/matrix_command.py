@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rlverify.cli.console import Lines, complain, plain_table, show
-from rlverify.cli.executor_options import Jobs, RayAddress, Where, executor_of
 from rlverify.cli.options import AsJson, Reports, project_of, report_paths
+from rlverify.cli.run_options import Jobs, RayAddress, Where, executor_of
 from rlverify.evidence.files import alone_in
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import MatrixResult, run_fault, run_matrix

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from rlverify.cli.console import complain, show
 from rlverify.cli.options import Areas, AsJson, Patterns, Reports, chosen_ids, project_of, report_paths
-from rlverify.cli.outputs import STDOUT, check_outputs, write_texts
+from rlverify.cli.run_options import STDOUT, check_outputs, write_texts
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.gating.audit import Audit
 from rlverify.gating.committed_evidence import check_report, committed_records, write_report

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from rlverify.cli import tables
 from rlverify.cli.console import Lines, complain, show
-from rlverify.cli.executor_options import Jobs, usable_cores
 from rlverify.cli.options import AsJson, ClaimId, Reports, project_of, report_paths
+from rlverify.cli.run_options import Jobs, usable_cores
 from rlverify.cli.tables import plan_table, quantities_table, verdict_lines
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.files import alone_in
