@@ -1,29 +1,21 @@
-"""The command `check`: the rules for any algorithm, without a project.
-
-What needs NumPy is imported when the command runs, so that all other commands start as fast as before.
-"""
+"""The command `check`: the rules for any algorithm, without a project."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from rlverify.cli.console import show, write
-from rlverify.cli.options import RayAddress, executor_of
-from rlverify.cli.outputs import STDOUT, JUnitFile, check_outputs, write_texts
+from rlverify.checks.engine.choosing import chosen_rules
+from rlverify.checks.engine.session import TierName
+from rlverify.cli.checking import Asked, check_parts, rules_table, run_checks
+from rlverify.cli.console import show
+from rlverify.cli.run_options import STDOUT, JUnitFile, RayAddress, check_outputs, executor_of, write_texts
 from rlverify.records.errors import UsageError
+from rlverify.reporting.check_formats import CHECK_FORMATS
 from rlverify.running.executors import Executor, ExecutorName
-
-if TYPE_CHECKING:
-    from rlverify.checks.targets import Target
-    from rlverify.cli.checking import TargetSettings
-
-ListFormat = Literal["text", "markdown"]
-TierChoice = Literal["smoke", "default", "full"]
 
 
 def check(
@@ -41,13 +33,12 @@ def check(
         list[str] | None, typer.Option("--family", metavar="NAME", help="Only checks of a family; repeatable.")
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List all checks, and run none.")] = False,
-    list_format: Annotated[ListFormat, typer.Option("--format", help="Of --list.")] = "text",
     limit: Annotated[
         float | None,
         typer.Option(min=1.0, metavar="SECONDS", help="Seconds for each process of a check. [default: 60]"),
     ] = None,
     tier: Annotated[
-        TierChoice | None,
+        TierName | None,
         typer.Option(
             help="smoke: no check starts after seven seconds, none is proven; full: more proofs. [default: default]"
         ),
@@ -80,73 +71,23 @@ def check(
 
     A target is a function without arguments that makes a model. No settings are needed.
     """
-    from rlverify.checks.engine.choosing import chosen_rules
-    from rlverify.checks.targets import import_targets
-    from rlverify.cli.checking import TargetSettings
-
-    folder = Path(context.obj)
     files = check_outputs({"junit": junit, "sarif": sarif, "json": json_file})
     if listed:
-        _list(list(chosen_rules(checks or (), families or ())[0]), list_format)
+        show(rules_table([*chosen_rules(checks or (), families or ())[0]]))
         raise typer.Exit
     if not targets:
         raise UsageError("name what to check, such as package.module:factory; `rlverify check --list` lists all checks")
-    found = import_targets(targets, folder, limit, tier, strict=strict)
-    chosen = chosen_rules(checks or (), families or (), [each.subject for each in found])
+    asked = Asked((*targets,), Path(context.obj), (*(checks or ()),), (*(families or ()),), limit, tier, strict)
     if where == "inline" and (jobs or 1) > 1:
         where = "processes"
     with executor_of(where, jobs, ray_address) as executor:
-        given = TargetSettings(folder, limit, tier, strict)
-        code = run_and_report(found, folder, chosen, files, executor, given, all_causes=all_causes)
-    raise typer.Exit(code)
+        raise typer.Exit(run_and_report(asked, files, executor, all_causes=all_causes))
 
 
-def _list(chosen: list[str], list_format: ListFormat) -> None:
-    if list_format == "markdown":
-        from rlverify.reporting.rules_page import rules_page
-
-        write(rules_page())
-        return
-    from rlverify.cli.checking import rules_table
-
-    show(rules_table(chosen))
-
-
-def run_and_report(
-    targets: Sequence[Target],
-    folder: Path,
-    chosen: Sequence[Collection[str]],
-    files: Mapping[str, Path],
-    executor: Executor,
-    given: TargetSettings,
-    *,
-    all_causes: bool = False,
-) -> int:
+def run_and_report(asked: Asked, files: Mapping[str, Path], executor: Executor, *, all_causes: bool = False) -> int:
     """Run the checks, write the files and print the tables unless JSON is printed."""
-    from rlverify.cli.checking import check_parts, run_checks
-    from rlverify.reporting.check_formats import CHECK_FORMATS
-
-    run = run_checks(targets, chosen, executor, given)
-    write_texts(files, {name: CHECK_FORMATS[name](run, folder) for name in files})
+    run = run_checks(asked, executor)
+    write_texts(files, {name: CHECK_FORMATS[name](run, asked.folder) for name in files})
     if STDOUT not in files.values():
         show(*check_parts(run, all_causes=all_causes))
     return run.exit_code
-
-
-def gate_of_suites(
-    root: Path, names: Sequence[str], files: Mapping[str, Path], options: tuple[ExecutorName, int | None, str | None]
-) -> int:
-    """Run the suites of a project that has nothing else."""
-    if "summary" in files:
-        raise UsageError("this project has suites alone, and --summary is for the claims of a catalogue; leave it out")
-    from rlverify.checks.engine.choosing import chosen_rules
-    from rlverify.checks.targets import import_targets
-    from rlverify.cli.checking import TargetSettings
-
-    for folder in (root, root / "src"):
-        if folder.is_dir() and str(folder) not in sys.path:
-            sys.path.append(str(folder))
-    targets, (where, jobs, ray_address) = import_targets(names, root), options
-    chosen = chosen_rules((), (), [each.subject for each in targets])
-    with executor_of(where, jobs, ray_address) as executor:
-        return run_and_report(targets, root, chosen, files, executor, TargetSettings(root))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -18,9 +19,7 @@ from rlverify.checks.engine.rule import RULES
 from rlverify.checks.engine.session import TierName
 from rlverify.checks.pytest_door import details
 from rlverify.checks.targets import Target, import_targets
-from rlverify.cli.console import mention, progress_bars
-from rlverify.cli.tables import plain_table
-from rlverify.records import process
+from rlverify.cli.console import Lines, mention, plain_table
 from rlverify.records.problems import CLAIM_FELL, HARNESS_FAILED, Problem
 from rlverify.reporting.check_formats import (
     CheckedSubject,
@@ -31,57 +30,55 @@ from rlverify.reporting.check_formats import (
     summary_of_checks,
 )
 from rlverify.reporting.outcome import Case
-from rlverify.running.executors import Ended, Executor, InlineExecutor, ProcessExecutor, own_temporary_folder
-
-OnCheck = Callable[[str, str], None]
+from rlverify.running.executors import Ended, Executor, InlineExecutor
 
 
 @dataclass(frozen=True)
-class TargetSettings:
-    """The settings with which targets were imported, for a worker that imports them again; see `import_targets`."""
+class Asked:
+    """What is to be checked, and how; small enough to be sent to a worker process, which imports the targets again."""
 
+    targets: tuple[str, ...]
     folder: Path
+    checks: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
     limit: float | None = None
     tier: TierName | None = None
     strict: bool = False
 
+    def imported(self) -> list[Target]:
+        """The subjects of all targets."""
+        return import_targets(self.targets, self.folder, self.limit, self.tier, strict=self.strict)
+
 
 @dataclass(frozen=True)
 class _CheckTask:
-    """A target to be checked in a worker.
+    """A subject to be checked by the chosen rules.
 
-    :param number: which of the subjects of this text it is
+    :param asked: with the target of this subject alone
+    :param number: which of the subjects of its target it is
     """
 
-    given: TargetSettings
-    text: str
+    asked: Asked
     number: int
     name: str
     chosen: tuple[str, ...]
 
 
-def run_checks(
-    targets: Sequence[Target], chosen: Sequence[Collection[str]], executor: Executor, given: TargetSettings
-) -> CheckRun:
-    """Run the chosen rules on all subjects.
-
-    :param executor: where; worker processes are used for several targets only, as each check has one in any case
-    """
-    is_here = isinstance(executor, InlineExecutor) or (isinstance(executor, ProcessExecutor) and len(targets) == 1)
-    return _checked_here(targets, chosen) if is_here else _checked_in_workers(targets, chosen, executor, given)
-
-
-def _checked_in_workers(
-    targets: Sequence[Target], chosen: Sequence[Collection[str]], executor: Executor, given: TargetSettings
-) -> CheckRun:
+def run_checks(asked: Asked, executor: Executor) -> CheckRun:
+    """Run the chosen rules on all subjects."""
+    targets = asked.imported()
+    chosen = chosen_rules(asked.checks, asked.families, [each.subject for each in targets])
+    seen: Counter[str] = Counter()
     tasks: list[_CheckTask] = []
     for each, own in zip(targets, chosen, strict=True):
-        number = sum(task.text == each.text for task in tasks)
-        tasks.append(_CheckTask(given, each.text, number, each.subject.name, tuple(own)))
+        alone = replace(asked, targets=(each.text,))
+        tasks.append(_CheckTask(alone, seen[each.text], each.subject.name, tuple(own)))
+        seen[each.text] += 1
     done = count(1)
 
     def note(task: _CheckTask, ended: Ended[tuple[CheckRecord, ...]]) -> None:
-        mention(f"{next(done)} of {len(tasks)}: {task.text} ({ended.seconds:.0f} s)")
+        if len(tasks) > 1:
+            mention(f"{next(done)} of {len(tasks)}: {task.asked.targets[0]} ({ended.seconds:.0f} s)")
 
     found = executor.map(_check, tasks, note=note)
     pairs = zip(targets, chosen, found, strict=True)
@@ -89,10 +86,17 @@ def _checked_in_workers(
 
 
 def _check(task: _CheckTask) -> tuple[CheckRecord, ...]:
-    given = task.given
-    target = import_targets([task.text], given.folder, given.limit, given.tier, strict=given.strict)[task.number]
+    """The records of a subject, before them those of the rules that explain why others are inconclusive."""
+    target, lines, done = task.asked.imported()[task.number], Lines(), count()
     target = replace(target, subject=replace(target.subject, name=task.name))
-    return _records(target, task.chosen, lambda *_: None)
+    records = check_subject(
+        target.subject,
+        checks=task.chosen,
+        on_check=lambda subject, check: lines.checks(next(done), len(task.chosen), f"{subject}: {check}"),
+    )
+    if reasons := reasons_to_run(records, target.subject):
+        records = [*check_subject(target.subject, checks=reasons), *records]
+    return tuple(replace(each, reproduction=_command(target, each.check)) for each in records)
 
 
 def _lost(target: Target, chosen: Collection[str], ended: Ended[tuple[CheckRecord, ...]]) -> tuple[CheckRecord, ...]:
@@ -110,26 +114,6 @@ def _lost(target: Target, chosen: Collection[str], ended: Ended[tuple[CheckRecor
         )
         for rule in rules
     )
-
-
-def _checked_here(targets: Sequence[Target], chosen: Sequence[Collection[str]]) -> CheckRun:
-    with process.raised(), own_temporary_folder(), progress_bars(refreshed=False) as bars:
-        done, total = count(), sum(map(len, chosen))
-
-        def on_check(subject: str, check: str) -> None:
-            bars.checks(next(done), total, f"{subject}: {check}")
-
-        pairs = zip(targets, chosen, strict=True)
-        return CheckRun(tuple(CheckedSubject(each, _records(each, own, on_check)) for each, own in pairs))
-
-
-def _records(target: Target, chosen: Collection[str], on_check: OnCheck) -> tuple[CheckRecord, ...]:
-    """The records of a subject, before them those of the rules that explain why others are inconclusive."""
-    records = check_subject(target.subject, checks=chosen, on_check=on_check)
-    reasons = reasons_to_run(records, target.subject)
-    if reasons:
-        records = [*check_subject(target.subject, checks=reasons), *records]
-    return tuple(replace(each, reproduction=_command(target, each.check)) for each in records)
 
 
 def _command(target: Target, check: str) -> str:
@@ -197,9 +181,7 @@ def _short(record: CheckRecord) -> str:
 
 def run_suites(names: Sequence[str], folder: Path) -> tuple[tuple[Case, ...], tuple[Problem, ...], str]:
     """Run the suites of a project; return their checks, what is not as expected, and what was run."""
-    targets = import_targets(names, folder)
-    rules = chosen_rules((), (), [each.subject for each in targets])
-    run = run_checks(targets, rules, InlineExecutor(), TargetSettings(folder))
+    run = run_checks(Asked((*names,), folder), InlineExecutor())
     found = [_problem(each.target, record) for each in run.subjects for record in each.records if record.is_unexpected]
     return tuple(map(case_of, run.records)), tuple(found), f"suites: {summary_of_checks(run)}"
 

@@ -1,16 +1,17 @@
-"""How the command line prints, and shows how far it is; used by the files of commands and by nothing else."""
+"""How the command line prints, and tells how far it is; used by the files of commands and by nothing else."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from shutil import get_terminal_size
 from typing import Any, Literal, TextIO
 
+from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
 from rlverify.evidence.files import canonical_json
@@ -19,7 +20,15 @@ from rlverify.records.problems import SCHEMA_VERSION
 PLAIN_WIDTH = 100
 """Of tables where there is no terminal and no variable COLUMNS."""
 SECONDS_BETWEEN_LINES = 10.0
-"""Between two lines of progress, where no bar can be drawn."""
+"""Between two lines of progress."""
+
+
+def plain_table(*headings: str, wrapped: Sequence[str]) -> Table:
+    """An empty table with rules below its headings alone."""
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, overflow="fold", no_wrap=heading not in wrapped)
+    return table
 
 
 def show(*parts: Any) -> None:
@@ -33,25 +42,12 @@ def show(*parts: Any) -> None:
 
 def _print(part: Any) -> None:
     """Sentences stay on one line; tables are as wide as the terminal, as COLUMNS says, or as `PLAIN_WIDTH`."""
-    console = Console(color_system=_colours(), width=_width(), markup=False, highlight=False, emoji=False)
+    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"  # rich would keep bold text
+    width = get_terminal_size((PLAIN_WIDTH, 0)).columns
+    console = Console(color_system=colours, width=width, markup=False, highlight=False, emoji=False)
     with console.capture() as capture:
         console.print(part, soft_wrap=isinstance(part, (str, Text)))
     write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
-
-
-def _colours() -> Literal["auto"] | None:
-    """None writes no escape codes at all; rich itself would keep bold text with NO_COLOR."""
-    return None if os.environ.get("NO_COLOR") else "auto"
-
-
-def _width() -> int:
-    """In characters; a width of 0, as some terminals have it, is none."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns) > 0:
-        return int(columns)
-    if sys.stdout and sys.stdout.isatty():
-        return os.get_terminal_size(sys.stdout.fileno()).columns or PLAIN_WIDTH
-    return PLAIN_WIDTH
 
 
 def write(text: str) -> None:
@@ -79,75 +75,30 @@ def _write(stream: TextIO, text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def left_in_words(seconds: float | None) -> str:
-    """How long something will take yet."""
-    if seconds is None:
-        return "time left unknown"
-    return f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
+class Lines:
+    """Print on stderr how many runs have ended, at most every ten seconds."""
 
-
-class Bars:
-    """Shows how many runs have ended: as a bar, or as lines where there is no terminal."""
-
-    def __init__(self, progress: Progress, clock: Callable[[], float] = time.monotonic) -> None:
-        self._progress, self._clock, self._last_line = progress, clock, clock()
-        self._bar, self._shown = progress.add_task("measuring", total=None, left=""), "measuring"
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._last_line = clock, clock()
 
     def probes(self, done: int, total: int) -> None:
-        """Show how many runs of probes have ended."""
-        self._show("measuring", done, total, f"measuring: {done} of {total} runs")
+        """Tell how many runs of probes have ended."""
+        self._write(f"measuring: {done} of {total} runs")
 
     def repeats(self, done: int, total: int) -> None:
-        """Show how many repeated runs of figures have ended."""
-        self._show("repeating", done, total, f"repeating: {done} of {total} runs of figures")
+        """Tell how many repeated runs of figures have ended."""
+        self._write(f"repeating: {done} of {total} runs of figures")
 
-    def figures(self, done: int, total: int, seconds_left: float | None) -> None:
-        """Show how many paired runs have ended, and how long the others will take."""
-        left = left_in_words(seconds_left)
+    def figures(self, done: int, total: int) -> None:
+        """Tell how many paired runs have ended."""
         if total:
-            self._show("figures", done, total, f"figures: {done} of {total} runs, {left}", left)
+            self._write(f"figures: {done} of {total} runs")
 
     def checks(self, done: int, total: int, name: str) -> None:
-        """Show how many checks have ended, and which one starts."""
-        self._progress.update(self._bar, completed=done, total=total, description=f"checking {name}", refresh=True)
-        self._write_line(f"checking {name} ({done} of {total} done)")
+        """Tell how many checks have ended, and which one starts."""
+        self._write(f"checking {name} ({done} of {total} done)")
 
-    def _show(self, what: str, done: int, total: int, line: str, left: str = "") -> None:
-        """Update the bar, whose time starts again with something else."""
-        if what != self._shown:
-            self._shown = what
-            self._progress.reset(self._bar, description=what)
-        self._progress.update(self._bar, completed=done, total=total, left=left)
-        self._write_line(line)
-
-    def _write_line(self, line: str) -> None:
-        if self._progress.disable and self._clock() - self._last_line >= SECONDS_BETWEEN_LINES:
+    def _write(self, line: str) -> None:
+        if self._clock() - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = self._clock()
             mention(line)
-
-
-@contextmanager
-def progress_bars(*, refreshed: bool = True) -> Iterator[Bars]:
-    """Show bars on stderr while the block runs.
-
-    :param refreshed: whether a thread draws them; not where the block forks, as a child could inherit its lock
-    """
-    console = Console(stderr=True, color_system=_colours())
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
-    )
-    bars = Progress(
-        *columns,
-        console=console,
-        transient=True,
-        auto_refresh=refreshed,
-        redirect_stdout=refreshed,
-        redirect_stderr=refreshed,
-        disable=not console.is_terminal,
-    )
-    with bars as progress:
-        yield Bars(progress)

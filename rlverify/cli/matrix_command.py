@@ -9,9 +9,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from rlverify.cli.console import complain, progress_bars, show
-from rlverify.cli.options import AsJson, Jobs, RayAddress, Reports, Where, executor_of, project_of, report_paths
-from rlverify.cli.tables import plain_table
+from rlverify.cli.console import Lines, complain, plain_table, show
+from rlverify.cli.options import AsJson, Reports, project_of, report_paths
+from rlverify.cli.run_options import Jobs, RayAddress, Where, executor_of
 from rlverify.evidence.files import alone_in
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import MatrixResult, run_fault, run_matrix
@@ -82,10 +82,9 @@ def matrix(
     with executor_of(where, jobs, ray_address) as chosen:
         executor = in_threads(chosen)
         if fault is None:
-            with alone_in(paths.working, complain), progress_bars() as bars:
-                result = run_matrix(matrix_plan, paths, update=update, executor=executor, on_progress=bars.probes)
+            with alone_in(paths.working, complain):
+                result = run_matrix(matrix_plan, paths, update=update, executor=executor, on_progress=Lines().probes)
         else:
-            with progress_bars() as bars:
-                result = run_fault(matrix_plan, fault, executor=executor, on_progress=bars.probes)
+            result = run_fault(matrix_plan, fault, executor=executor, on_progress=Lines().probes)
     show(*([result.as_object()] if as_json else matrix_parts(result)))
     raise typer.Exit(result.exit_code)

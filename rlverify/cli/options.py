@@ -1,10 +1,8 @@
-"""What several commands take, and what they make of it."""
+"""What the commands about claims take, and what they make of it."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +14,6 @@ from rlverify.project.content import Project, open_project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
 from rlverify.records.errors import HarnessError, UnknownNameError, suggestion
-from rlverify.running.executors import Executor, ExecutorName, InlineExecutor, ProcessExecutor
 
 
 def select_claims(claims: Sequence[Claim], patterns: Sequence[str], areas: Sequence[str]) -> tuple[Claim, ...]:
@@ -58,7 +55,6 @@ LevelOption = Annotated[
         help="full: the figures too, which takes up to an hour and resumes where it ended.",
     ),
 ]
-IgnoreCache = Annotated[bool, typer.Option("--ignore-cache", help="Ignore cached runs and measure again.")]
 Revision = Annotated[
     str | None,
     typer.Option(
@@ -102,11 +98,6 @@ def project_of(context: typer.Context) -> Project:
     return project
 
 
-def claim_of(context: typer.Context, claim_id: str) -> Claim:
-    """Return the one claim that a command is asked for."""
-    return project_of(context).claim(claim_id)
-
-
 def selected(project: Project, patterns: Sequence[str] | None, areas: Sequence[str] | None) -> tuple[Claim, ...]:
     """The claims that a command is asked for: all, if neither patterns nor areas are given."""
     return select_claims(project.claims, patterns or (), areas or ())
@@ -123,35 +114,3 @@ def report_paths(project: Project, reports: Path | None) -> ReportPaths:
     """The folders of evidence and reports: the given one, or that of the settings."""
     _ = project.folder  # which raises a clear error if there is no such package, before anything is written
     return project.paths if reports is None else ReportPaths(reports.absolute())
-
-
-def usable_cores() -> int:
-    """How many processes run at once without sharing a core."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-Jobs = Annotated[
-    int | None,
-    typer.Option(min=1, help="Tasks at the same time. [default: one per usable core or CPU of the cluster]"),
-]
-Where = Annotated[
-    ExecutorName,
-    typer.Option("--executor", help="Where tasks run: in this process, in worker processes, or on a Ray cluster."),
-]
-RayAddress = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="The cluster of --executor ray. [default: one of this machine]")
-]
-
-
-@contextmanager
-def executor_of(where: ExecutorName, jobs: int | None, ray_address: str | None) -> Iterator[Executor]:
-    """What runs the tasks of a command, and what ends it afterwards."""
-    executor: Executor = InlineExecutor() if where == "inline" else ProcessExecutor(jobs or usable_cores())
-    if where == "ray":
-        from rlverify.running.ray_executor import RayExecutor
-
-        executor = RayExecutor(jobs, ray_address or "")
-    try:
-        yield executor
-    finally:
-        executor.close()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.text import Text
 
 from rlverify.cli.console import complain, show
 from rlverify.cli.options import Areas, AsJson, Patterns, Reports, chosen_ids, project_of, report_paths
-from rlverify.cli.outputs import STDOUT, check_outputs, write_texts
+from rlverify.cli.run_options import STDOUT, check_outputs, write_texts
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.gating.audit import Audit
 from rlverify.gating.committed_evidence import check_report, committed_records, write_report
@@ -24,12 +23,9 @@ from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import UsageError
-from rlverify.records.problems import Problem, exit_code_of, is_regression, outcome_of, with_advice
+from rlverify.records.problems import exit_code_of, is_regression, outcome_of, with_advice
 from rlverify.reporting.formats import FORMATS, PAGE_FORMATS
 from rlverify.reporting.report_data import collect
-from rlverify.verdicts.verdict import Record
-
-NAMES: Final = (*FORMATS, *PAGE_FORMATS)
 
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; compare with the committed reports.")]
 FormatOption = Annotated[
@@ -57,7 +53,7 @@ def report(
     """Render the reports from the committed evidence; measures nothing."""
     text = text_format or ("json" if as_json and not check else None)
     if (output or patterns or areas or text_format) and (text is None or check):
-        names = ", ".join(NAMES)
+        names = ", ".join((*FORMATS, *PAGE_FORMATS))
         raise UsageError(f"the pages are about all claims; for one file or for some claims, name a --format ({names})")
     files = check_outputs({"json" if output == STDOUT else "output": output})
     project = project_of(context)
@@ -81,7 +77,8 @@ def report(
     if chosen is None:  # the matrix is about all claims
         problems = [*problems, *committed_problems(matrix_plan, paths)]
     if text is not None:
-        rendered = _rendered(text, project, paths, records, problems, is_all=chosen is None)
+        measured = Audit((*records,), (*problems,), 0)
+        rendered = _rendered(text, project, paths, measured, is_all=chosen is None)
         write_texts(files or {"json": STDOUT}, dict.fromkeys(("json", "output"), rendered))
     notes = notes_of(records, advise=not is_regression(problems))
     if check and as_json:
@@ -92,17 +89,9 @@ def report(
     raise typer.Exit(exit_code_of(problems))
 
 
-def _rendered(
-    name: str,
-    project: Project,
-    paths: ReportPaths,
-    records: Sequence[Record],
-    problems: Sequence[Problem],
-    *,
-    is_all: bool,
-) -> str:
+def _rendered(name: str, project: Project, paths: ReportPaths, measured: Audit, *, is_all: bool) -> str:
     """The pages of a project are about all claims, so chosen ones have the pages that every project has."""
     if name in FORMATS:
-        return FORMATS[name](outcome_of_audit(project, Audit(tuple(records), tuple(problems), 0)))
-    data = collect(project, paths.reports, records)
+        return FORMATS[name](outcome_of_audit(project, measured))
+    data = collect(project, paths.reports, measured.records)
     return PAGE_FORMATS[name](data if is_all else replace(data, pages=(), templates=None))

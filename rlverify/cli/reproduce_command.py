@@ -13,8 +13,9 @@ import typer
 from rich.text import Text
 
 from rlverify.cli import tables
-from rlverify.cli.console import complain, progress_bars, show
-from rlverify.cli.options import AsJson, ClaimId, Jobs, Reports, claim_of, project_of, report_paths, usable_cores
+from rlverify.cli.console import Lines, complain, show
+from rlverify.cli.options import AsJson, ClaimId, Reports, project_of, report_paths
+from rlverify.cli.run_options import Jobs, usable_cores
 from rlverify.cli.tables import plan_table, quantities_table, verdict_lines
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.files import alone_in
@@ -30,7 +31,6 @@ from rlverify.records.errors import HarnessError, UsageError
 from rlverify.records.measured import PairedRun
 from rlverify.records.problems import HARNESS_FAILED, Problem, exit_code_of, outcome_of
 from rlverify.reporting.formats import as_object
-from rlverify.reporting.phrasing import outcome
 from rlverify.reporting.report_data import ReportData, anchor
 from rlverify.running.executors import ProcessExecutor
 from rlverify.running.paired_runs import run_figure_once, run_figures
@@ -121,7 +121,7 @@ def pilot(
 ) -> None:
     """Make some paired runs of a figure, and say how many its measurement needs."""
     project = project_of(context)
-    claim = claim_of(context, claim_id)
+    claim = project.claim(claim_id)
     if claim.figure is None:
         raise UsageError(f"{claim.id} is a {claim.kind}; only a figure has a number of runs to plan")
     chosen = range(FIRST_PILOT_SEED, FIRST_PILOT_SEED + seeds)
@@ -141,13 +141,13 @@ def pilot(
 def _runs(
     project: Project, claim: Claim, seeds: Sequence[int], paths: ReportPaths, jobs: int | None
 ) -> tuple[PairedRun, ...]:
-    with alone_in(paths.working, complain), progress_bars() as bars:
+    with alone_in(paths.working, complain):
         found = run_figures(
             project,
             paths.runs,
             {claim.experiment: seeds},
             executor=ProcessExecutor(jobs or usable_cores()),
-            on_progress=bars.figures,
+            on_progress=Lines().figures,
             code=CurrentCode(project),
         )
     return found[claim.experiment]
@@ -175,7 +175,7 @@ def reproduce(
 ) -> None:
     """Measure one claim here and now, with one seed, and show what was observed."""
     project = project_of(context)
-    claim = claim_of(context, claim_id)
+    claim = project.claim(claim_id)
     paths = report_paths(project, reports)
     if every and claim.figure is None:
         raise UsageError(f"--all is for figures, and {claim.id} is a {claim.kind}; give --seed instead")
@@ -196,17 +196,8 @@ def _reproduce_with_probe(project: Project, claim: Claim, paths: ReportPaths, se
         show(Text(f"{claim.id}: {claim.title} (seed {seed})\n"))
         if any(run.observations for run in runs):
             show(tables.runs_text(runs), Text(""))
-        show(_verdict_line(record))
+        show(verdict_lines(record))
         if record.has_verdict:
             show(Text("\nwhere to look:"), tables.steps_text(next_steps(project, claim, Path.cwd())))
         show(*(Text(str(problem)) for problem in problems))
     return exit_code_of(problems)
-
-
-def _verdict_line(record: Record) -> Text:
-    claim: Claim = record.claim
-    line = Text.assemble("verdict: ", tables.word(outcome(record)), f" (expected {claim.expected_verdict.value})")
-    if record.fix_grade is not None and claim.expected_fix_grade is not None:
-        grade = tables.word(record.fix_grade.value)
-        line = Text.assemble(line, "\nfix: ", grade, f" (expected {claim.expected_fix_grade.value})")
-    return line

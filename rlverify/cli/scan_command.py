@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from rlverify.cli.outputs import STDOUT, check_outputs, write_texts
+from rlverify.cli.run_options import STDOUT, check_outputs, write_texts
 from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL
 from rlverify.scan.finding_formats import FINDING_FORMATS
 from rlverify.scan.scanning import scan as scan_paths

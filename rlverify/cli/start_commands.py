@@ -10,7 +10,7 @@ import math
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -34,20 +34,6 @@ PLAIN: Final = (bool, int, float, str, type(None))
 """Types of default values that a skeleton can repeat."""
 
 
-def settings_table(content: str, under_test: Sequence[str]) -> str:
-    """Return the table of settings, for the end of a ``pyproject.toml``."""
-    return (
-        "[tool.rlverify]\n"
-        f"content = {json.dumps(content)}  # the package with the catalogue, the faults and the probes\n"
-        f"under_test = {json.dumps(list(under_test))}  # packages whose source counts\n"
-    )
-
-
-def pytest_table(has_src: bool) -> str:
-    """Return settings with which pytest finds the content package, for a repository that has none."""
-    return f"\n[tool.pytest.ini_options]\npythonpath = {json.dumps(['.', 'src'] if has_src else ['.'])}\n"
-
-
 def example_files(content: str, tests: str, *, is_distribution: bool) -> Mapping[str, str]:
     """The worked example and the workflow, by path relative to the project."""
     code = _render("example_code.py.j2")
@@ -67,39 +53,6 @@ def example_files(content: str, tests: str, *, is_distribution: bool) -> Mapping
             is_distribution=is_distribution,
         ),
     }
-
-
-def skeleton(
-    claim_id: str,
-    target: str,
-    member: Callable[..., Any],
-    pin: str,
-    *,
-    title: str,
-    statement: str,
-    tests: str,
-    has_make: bool,
-) -> tuple[str, str, str]:
-    """Return the table of a new claim, the module of its fault and that of its probe; they lack the bug alone."""
-    parameters, arguments = _signature(member)
-    name = claim_id.lower()
-    context = {
-        "id": claim_id,
-        "name": name,
-        "function": function_name(name),
-        "target": target,
-        "module": target.partition(":")[0],
-        "pin": pin,
-        "parameters": parameters,
-        "arguments": arguments,
-        "is_async": inspect.iscoroutinefunction(member),
-        "title": json.dumps(title, ensure_ascii=False),
-        "statement": json.dumps(statement, ensure_ascii=False),
-        "tests": tests,
-        "make": "make, " if has_make else "",
-    }
-    claim, fault, probe = (_render(f"new_{part}.j2", **context) for part in ("claim.toml", "fault.py", "probe.py"))
-    return claim, fault, probe
 
 
 def function_name(name: str) -> str:
@@ -131,7 +84,12 @@ def _render(template: str, **context: object) -> str:
 @cache
 def _environment() -> Environment:
     return Environment(
-        loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
 
 
@@ -143,9 +101,6 @@ def init(
     context: typer.Context,
     folder: Annotated[Path | None, typer.Argument(metavar="[DIR]", help="The repository. [default: this one]")] = None,
     content: Annotated[str, typer.Option(metavar="NAME", help="The package for claims, faults and probes.")] = "audit",
-    under_test: Annotated[
-        list[str] | None, typer.Option(metavar="PACKAGE", help="A package to verify. [default: those that are found]")
-    ] = None,
 ) -> None:
     """Set up a project in a repository: settings, folders, a worked example and a workflow file."""
     root = (folder or context.obj).absolute()
@@ -160,32 +115,20 @@ def init(
     setup = [name for name in ("setup.py", "setup.cfg") if (root / name).is_file()]
     is_distribution = bool({"project", "build-system"} & tomllib.loads(before).keys() or setup)
     files = example_files(content, "tests", is_distribution=is_distribution)
-    packages = under_test or _packages(root, content) or [content]
-    configured = _configures_pytest(root, before)
-    has_src = (root / "src").is_dir()
-    text = before + settings_table(content, packages) + ("" if configured else pytest_table(has_src))
+    facts = {
+        "content": content,
+        "under_test": _packages(root, content) or [content],
+        "is_distribution": is_distribution,
+        "has_src": (root / "src").is_dir(),
+        "pytest_is_configured": _configures_pytest(root, before),
+    }
+    text = before + _render("settings.toml.j2", **facts)
     try:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(pyproject, "", f"takes no more tables ({error}); nothing was changed") from error
     _write_new(root, files, {FILE: text})
-    show(
-        f"created {FILE} [tool.rlverify] and {len(files)} files:",
-        *(f"  {name}" for name in files),
-        "",
-        f"under test: {', '.join(packages)}",
-        *(
-            [f"if setuptools finds packages by itself, name yours in [tool.setuptools]: it would find {content} too"]
-            if is_distribution and not has_src
-            else []
-        ),
-        *([f'pytest must find the package {content}: add "." to the pythonpath of its settings'] if configured else []),
-        "next:",
-        "  rlverify reproduce EXAMPLE-1     measure the example: it is CONFIRMED",
-        "  rlverify audit --update          measure every claim and write reports/",
-        "  rlverify matrix --update         record which tests detect which bugs",
-        "  rlverify new BUG-1 --target package.module:function",
-    )
+    show(_render("init_done.txt.j2", **facts, files=list(files)).rstrip("\n"))
 
 
 def new(
@@ -194,9 +137,6 @@ def new(
     target: Annotated[
         str, typer.Option(metavar="MODULE:MEMBER", help="What the bug replaces: package.module:Class.method.")
     ],
-    title: Annotated[str, typer.Option(help="The bug in a few words.")] = UNWRITTEN_TITLE,
-    statement: Annotated[str, typer.Option(help="What is claimed, in a sentence.")] = UNWRITTEN_STATEMENT,
-    file: Annotated[str, typer.Option(metavar="NAME", help="The catalogue file, without .toml.")] = "claims",
 ) -> None:
     """Write the skeleton of a claim, its fault (with the pin filled in) and its probe."""
     project = project_of(context)
@@ -217,25 +157,30 @@ def new(
         member = healthy_member(owner, name)
     except (ImportError, AttributeError, ValueError) as error:
         raise FaultError(f"target {target!r} cannot be found: {error}; write package.module:Class.member") from error
-    claim, fault_text, probe_text = skeleton(
-        claim_id,
-        target,
-        member,
-        member_digest(member),
-        title=title,
-        statement=statement,
-        tests=_relative(project.settings.tests, project.root),
-        has_make=bool(project.make()),
-    )
-    path = catalogue / f"{file}.toml"
-    before = path.read_text(encoding="utf-8").rstrip() + "\n" if path.is_file() else ""
-    modules = {
-        _relative(project.folder / room / f"{function_name(claim_id)}.py", project.root): text
-        for room, text in (("faults", fault_text), ("probes", probe_text))
+    parameters, arguments = _signature(member)
+    function = function_name(claim_id)
+    words = {
+        "id": claim_id,
+        "name": claim_id.lower(),
+        "function": function,
+        "target": target,
+        "module": target.partition(":")[0],
+        "pin": member_digest(member),
+        "parameters": parameters,
+        "arguments": arguments,
+        "is_async": inspect.iscoroutinefunction(member),
+        "title": json.dumps(UNWRITTEN_TITLE),
+        "statement": json.dumps(UNWRITTEN_STATEMENT),
+        "tests": _relative(project.settings.tests, project.root),
+        "make": "make, " if project.make() else "",
     }
+    path = catalogue / "claims.toml"
+    before = path.read_text(encoding="utf-8").rstrip() + "\n" if path.is_file() else ""
+    fault, probe = (_relative(project.folder / each / f"{function}.py", project.root) for each in ("faults", "probes"))
     catalogue_file = _relative(path, project.root)
+    modules = {fault: _render("new_fault.py.j2", **words), probe: _render("new_probe.py.j2", **words)}
+    claim = _render("new_claim.toml.j2", **words)
     _write_new(project.root, modules, {catalogue_file: (before + claim).lstrip()})
-    fault, probe = modules
     show(
         f"added {claim_id} to {catalogue_file}; now",
         f"  1. write the bug in {fault}",
@@ -256,10 +201,10 @@ def _packages(root: Path, content: str) -> list[str]:
 
 def _configures_pytest(root: Path, pyproject: str) -> bool:
     """Whether a repository has settings of pytest."""
-    files = [root / name for name in ("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml")]
-    tables = {"tox.ini": "[pytest]", "setup.cfg": "[tool:pytest]"}
-    found = [(root / name).is_file() and table in (root / name).read_text("utf-8") for name, table in tables.items()]
-    return "[tool.pytest" in pyproject or any(found) or any(file.is_file() for file in files)
+    paths = (root / name for name in ("tox.ini", "setup.cfg"))
+    texts = (pyproject, *(path.read_text("utf-8") for path in paths if path.is_file()))
+    has_file = any((*root.glob("*pytest.ini"), *root.glob("*pytest.toml")))
+    return has_file or any(re.search(r"^\[(tool[.:])?pytest\b", text, re.MULTILINE) for text in texts)
 
 
 def _write_new(root: Path, files: Mapping[str, str], replaced: Mapping[str, str]) -> None:

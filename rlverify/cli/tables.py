@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from rlverify.cli.console import plain_table
 from rlverify.gating.audit import Audit
-from rlverify.records.claims import Claim, Figure, FixGrade, Verdict
+from rlverify.records.claims import Claim, FixGrade, Verdict
 from rlverify.records.measured import Observation, PairedRun, Run, Variant
 from rlverify.reporting import phrasing
 from rlverify.verdicts.statistics import MeasurementPlan
@@ -22,26 +24,14 @@ STYLES = {
     "holds": "green",
     "violated": "red",
 }
-SHOWN = (
-    *("kind", "area", "document", "section", "statement", "if_true", "documented_status", "root_cause"),
-    *("fix_statement", "severity", "basis", "scale", "hedge", "assessed", "cause", "action", "condition_of"),
-    *("condition", "invariant", "settings"),
-)
-"""The fields of a claim that are shown as they are."""
+SHORT = 20
+"""Characters of a text of which several stand in one line."""
 HEADINGS: dict[Variant, str] = {"healthy": "healthy", "faulty": "faulty", "documented_fix": "fixed"}
 
 
 def word(text: str) -> Text:
     """A verdict word; its colour says nothing that the word does not."""
     return Text(text, style=STYLES.get(text, ""))
-
-
-def plain_table(*headings: str, wrapped: Sequence[str]) -> Table:
-    """An empty table with rules below its headings alone."""
-    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-    for heading in headings:
-        table.add_column(heading, overflow="fold", no_wrap=heading not in wrapped)
-    return table
 
 
 def claims_table(claims: Sequence[Claim]) -> Table:
@@ -53,51 +43,33 @@ def claims_table(claims: Sequence[Claim]) -> Table:
 
 
 def claim_table(claim: Claim, conditions: Sequence[Claim] = ()) -> Table:
-    """One line a field of a claim."""
+    """One line for each field of a claim that is not empty."""
+    content = asdict(claim) | {"statement": phrasing.statement(claim)}
+    if claim.figure is not None:
+        content["figure"]["claimed"] = phrasing.origin_and_claimed(claim.figure)
+    earlier = [f"{each.criterion}: {each.verdict.value}, until {each.until}; {each.why}" for each in claim.earlier]
+    content |= {"earlier": earlier, "conditions": [f"{each.id}: {each.condition}" for each in conditions]}
+    return _table_of((name.replace("_", " "), value) for name, value in _fields(content) if name not in ("id", "title"))
+
+
+def _table_of(rows: Iterable[tuple[str, str]]) -> Table:
+    """Names, and texts that wrap."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    shown = {"statement": phrasing.statement(claim)}
-    rows = [(name, shown.get(name, str(getattr(claim, name)))) for name in SHOWN if getattr(claim, name)]
-    rows += [("cites", ", ".join(claim.cites))] * bool(claim.cites)
-    rows += _probe_rows(claim) if claim.figure is None else _figure_rows(claim, claim.figure)
-    rows += [("expected", expected_words(claim)), ("modules", ", ".join(claim.modules))]
-    if claim.figure is None:
-        rows += [
-            ("seeds", ", ".join(str(seed) for seed in claim.seeds)),
-            ("killed by", "\n".join(claim.killed_by) or "none"),
-        ]
-    rows += [(f"until {each.until}", f"{each.criterion}: {each.verdict.value}; {each.why}") for each in claim.earlier]
-    rows += [("conditions", "\n".join(f"{each.id}: {each.condition}" for each in conditions))] * bool(conditions)
     for name, value in rows:
-        table.add_row(name.replace("_", " "), Text(value))
+        table.add_row(name, Text(value))
     return table
 
 
-def _probe_rows(claim: Claim) -> list[tuple[str, str]]:
-    return [
-        ("probe", claim.probe),
-        ("fault", claim.fault or "none"),
-        ("shows", "\n".join(claim.shows) or ("any symptom of the probe" if claim.fault else "none")),
-        ("fix", claim.documented_fix or "none"),
-    ]
-
-
-def _figure_rows(claim: Claim, figure: Figure) -> list[tuple[str, str]]:
-    return [
-        ("experiment", claim.experiment),
-        ("quantity", figure.quantity),
-        (phrasing.origin(figure), phrasing.claimed_in_words(figure)),
-        ("runs", f"{figure.runs}, each of two or more arms that share a seed"),
-        *([("power", f"{figure.power:g}, by a pilot of {figure.pilot}")] if figure.pilot else []),
-        ("tolerance", f"{figure.tolerance:g} {figure.unit}"),
-    ]
-
-
-def expected_words(claim: Claim) -> str:
-    """Expected verdict and grade in one phrase."""
-    grade = claim.expected_fix_grade
-    return claim.expected_verdict.value + (f", fix {grade.value}" if grade else "")
+def _fields(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Name and text of what is not empty, also inside of tables."""
+    for name, value in content.items():
+        if isinstance(value, dict):
+            yield from _fields(value)
+        elif value not in (None, "", False) and value not in ((), []):
+            texts = [*map(str, value)] if isinstance(value, (list, tuple)) else [str(value)]
+            yield name, ("\n" if max(map(len, texts)) > SHORT else ", ").join(texts)
 
 
 def runs_text(runs: Sequence[Run]) -> Text:
@@ -174,33 +146,38 @@ def quantities_table(run: PairedRun, record: Record) -> Table:
     return table
 
 
-def verdict_lines(record: Record, source: str) -> Text:
-    """What is known of a figure in all its runs."""
-    claim, evidence = record.claim, record.evidence
-    if evidence is None or evidence.figure is None or claim.figure is None:
+def verdict_lines(record: Record, source: str = "") -> Text:
+    """The verdict and the grade of the fix, each with what is expected; of a figure, what all its runs gave.
+
+    :param source: of a figure, where its evidence comes from
+    """
+    claim, found = record.claim, record.evidence.figure if record.evidence is not None else None
+    if claim.figure is not None and found is None:
         return Text(f"{source}: {NO_EVIDENCE}")
-    said = phrasing.measured_in_words(evidence.figure, claim.figure.unit)
-    expected = f" (expected {claim.expected_verdict.value})"
-    return Text.assemble(f"{source}: {said}\nverdict: ", _verdict(record), expected)
+    measured = phrasing.measured_in_words(found, claim.figure.unit) if found is not None and claim.figure else ""
+    lines = [f"{source}: {measured}\n"] * bool(measured)
+    line = Text.assemble(*lines, "verdict: ", _verdict(record), f" (expected {claim.expected_verdict.value})")
+    if record.fix_grade is not None and claim.expected_fix_grade is not None:
+        grade = word(record.fix_grade.value)
+        line = Text.assemble(line, "\nfix: ", grade, f" (expected {claim.expected_fix_grade.value})")
+    return line
 
 
 def plan_table(found: MeasurementPlan, claim: Claim, runs: Sequence[PairedRun]) -> Table:
     """What a pilot says about the measurement that the catalogue asks for."""
     assert claim.figure is not None
-    figure = claim.figure
-    table = Table(box=None, show_header=False, pad_edge=False)
-    seeds = [run.seed for run in runs]
-    seconds = sum(run.seconds for run in runs) / len(runs)
+    figure, seconds = claim.figure, sum(run.seconds for run in runs) / len(runs)
     least = str(found.least_runs) if found.least_runs is not None else "more than can be made"
-    for name, value in (
-        (phrasing.origin(figure), phrasing.claimed_in_words(figure)),
-        ("pilot", f"{len(runs)} seeds ({seeds[0]}..{seeds[-1]}): mean {found.mean:.3g}, sd {found.sd:.3g}"),
-        ("power", f"{found.power:.2f} in the {figure.runs} runs of the catalogue, if the statement is true"),
-        ("least runs", f"{least} for a power of 0.8"),
-        ("seconds", f"{seconds:.1f} a run, {seconds * figure.runs:.0f} in {figure.runs} runs on one core"),
-    ):
-        table.add_row(name, Text(value))
-    return table
+    sample = f"mean {found.mean:.3g}, sd {found.sd:.3g}"
+    return _table_of(
+        (
+            (phrasing.origin(figure), phrasing.claimed_in_words(figure)),
+            ("pilot", f"{len(runs)} seeds ({runs[0].seed}..{runs[-1].seed}): {sample}"),
+            ("power", f"{found.power:.2f} in the {figure.runs} runs of the catalogue, if the statement is true"),
+            ("least runs", f"{least} for a power of 0.8"),
+            ("seconds", f"{seconds:.1f} a run, {seconds * figure.runs:.0f} in {figure.runs} runs on one core"),
+        )
+    )
 
 
 def _verdict(record: Record) -> Text:

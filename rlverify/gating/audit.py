@@ -28,7 +28,7 @@ from rlverify.records.claims import Claim
 from rlverify.records.measured import Evidence, Run
 from rlverify.records.problems import Problem, exit_code_of, is_regression
 from rlverify.running.executors import Executor
-from rlverify.running.paired_runs import FigureProgress, run_figures, seconds_of_claims, seeds_of
+from rlverify.running.paired_runs import run_figures, seconds_of_claims, seeds_of
 from rlverify.running.runner import Progress, no_progress, run_claims
 from rlverify.verdicts.verdict import Record
 
@@ -59,8 +59,7 @@ def measure(
     code: CurrentCode,
     executor: Executor,
     on_progress: Progress,
-    on_figures: FigureProgress,
-    ignore_cache: bool,
+    on_figures: Progress,
     enough: Callable[[Record], bool] | None = None,
 ) -> Measured:
     """Measure claims, those with a probe first.
@@ -80,7 +79,6 @@ def measure(
         executor=executor,
         on_progress=on_figures,
         code=code,
-        ignore_cache=ignore_cache,
     )
     evidence = {each.id: summarise(each, runs[each.id]) for each in probed}
     evidence |= {each.id: summarise_figure(each, paired[each.experiment]) for each in figures}
@@ -137,9 +135,8 @@ def audit(
     update: bool = False,
     base: Base | None = None,
     level: Level = "quick",
-    on_figures: FigureProgress = lambda _done, _total, _left: None,
+    on_figures: Progress = no_progress,
     on_repeats: Progress = no_progress,
-    ignore_cache: bool = False,
     chosen: frozenset[str] | None = None,
     fail_fast: bool = False,
 ) -> Audit:
@@ -173,7 +170,6 @@ def audit(
         executor=executor,
         on_progress=on_progress,
         on_figures=on_figures,
-        ignore_cache=ignore_cache,
         enough=_is_wrong if fail_fast else None,
     )
     code.check_unchanged()

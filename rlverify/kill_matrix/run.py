@@ -55,8 +55,7 @@ class MatrixResult:
 
     def as_object(self) -> dict[str, Any]:
         """For JSON."""
-        differences = dict(self.differences)
-        return {"matrix": asdict(self.matrix), "differences": differences, **outcome_of(self.problems)}
+        return {"matrix": asdict(self.matrix), "differences": dict(self.differences), **outcome_of(self.problems)}
 
 
 def measure(

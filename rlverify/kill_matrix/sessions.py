@@ -18,7 +18,6 @@ from typing import Literal, TypeAlias
 
 CAN_FORK = hasattr(os, "fork") and hasattr(os, "killpg")
 SESSION_LIMIT = 600.0
-STOPPED = -9
 # What would make the inner session answer for the outer one: its options, its plugins, its coverage threshold.
 OF_THE_OUTER_SESSION = (
     *("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST", "PYTEST_CURRENT_TEST", "PYTEST_VERSION"),
@@ -28,10 +27,6 @@ PLUGIN = "rlverify"
 """The name of the entry point, so that a session finds the plugin with automatic loading switched off as well."""
 
 SessionFate: TypeAlias = Literal["killed", "survived", "unreached", "error"]
-
-
-class SessionTimeoutError(Exception):
-    """A session was stopped because its time was up."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,7 @@ def _run_fresh(arguments: Sequence[str], root: Path, environment: Mapping[str, s
             command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=limit
         )
     except subprocess.TimeoutExpired as error:
-        raise SessionTimeoutError from error
+        raise TimeoutError from error
     return Session(done.returncode, done.stdout + done.stderr)
 
 
@@ -110,7 +105,7 @@ class ForkServer:
         except BrokenPipeError:
             return b""
         if not select.select([self._process.stdout], [], [], limit)[0]:
-            raise SessionTimeoutError
+            raise TimeoutError
         return self._process.stdout.readline()
 
     def close(self) -> None:
@@ -228,7 +223,7 @@ def run_tests(arguments: Sequence[str], *, root: Path, limit: float = SESSION_LI
         options += ["-q", "-rfE", "--tb=short", "--color=no"]
         try:
             session = run_session([*options, *arguments], root=root, environment=environment, limit=limit)
-        except SessionTimeoutError:
-            return TestRun(STOPPED, None, f"the session was stopped after {limit:g} s")
+        except TimeoutError:
+            return TestRun(-signal.SIGKILL, None, f"the session was stopped after {limit:g} s")
         found = SessionOutcome(**json.loads(outcome.read_text(encoding="utf-8"))) if outcome.is_file() else None
     return TestRun(session.exit_code, found, session.output)

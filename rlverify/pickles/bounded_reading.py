@@ -43,7 +43,7 @@ class NotScannedError(Exception):
         self.reason = reason
 
 
-def unreadable(error: Exception) -> NotScannedError:
+def unreadable(error: BaseException) -> NotScannedError:
     """Return the error of a reader as what a scan reports."""
     text = " ".join(str(error).split()) or type(error).__name__
     return NotScannedError("unreadable-file", f"cannot be read: {text[:200]}")
@@ -60,38 +60,32 @@ class UnpackBudget:
     """How many bytes may still be unpacked of one file, and of each of its members."""
 
     def __init__(self, member_bytes: int = MAX_MEMBER_BYTES, total_bytes: int = MAX_UNPACKED_BYTES) -> None:
-        self.member_bytes, self.total_bytes = member_bytes, total_bytes
-        self.left = total_bytes
+        self.member_bytes, self.left = member_bytes, total_bytes
 
-    def unpack(self, packed: PackedStream, most: int | None = None) -> tuple[BinaryIO, NotScannedError | None]:
+    def unpack(self, head: bytes, packed: PackedStream) -> tuple[BinaryIO, NotScannedError | None]:
         """Copy a stream into a temporary file.
 
-        :param most: how many bytes, if fewer than of other members
+        :param head: what was read of it before
         :return: the file, at its start, and why it holds only the beginning of the stream, if so
         """
         target = cast(BinaryIO, SpooledTemporaryFile(max_size=_IN_MEMORY))  # noqa: SIM115 - the caller closes it
-        problem = self._copy(packed, target, self.member_bytes if most is None else most)
+        problem = self._copy(head, packed, target)
         target.seek(0)
         return target, problem
 
-    def _copy(self, packed: PackedStream, target: BinaryIO, most: int) -> NotScannedError | None:
-        allowed = min(most, self.left)
-        while True:
-            try:
-                chunk = packed.read1(min(MEBIBYTE, allowed + 1))
-            except DAMAGE as error:
-                return unreadable(error)
-            if not chunk:
-                return None
-            kept = target.write(chunk[:allowed])
-            allowed -= kept
-            self.left -= kept
-            if kept < len(chunk):
-                limit = f"{_size(most)} when unpacked"
-                if not self.left:
-                    limit = f"{_size(self.total_bytes)} of unpacked content together"
-                return NotScannedError("scan-limit", f"holds more than {limit}; the rest was not scanned")
-
-
-def _size(count: int) -> str:
-    return f"{count // MEBIBYTE} MiB" if count >= MEBIBYTE else f"{count} bytes"
+    def _copy(self, chunk: bytes, packed: PackedStream, target: BinaryIO) -> NotScannedError | None:
+        allowed = min(self.member_bytes, self.left)
+        try:
+            while chunk := chunk or packed.read1(min(MEBIBYTE, allowed + 1)):
+                kept = target.write(chunk[:allowed])
+                allowed, self.left = allowed - kept, self.left - kept
+                if kept < len(chunk):
+                    limit = (
+                        f"{MAX_MEMBER_BYTES // MEBIBYTE} MiB in one member, or {MAX_UNPACKED_BYTES // MEBIBYTE} in all"
+                    )
+                    reason = f"holds more than is unpacked ({limit}); the rest was not scanned"
+                    return NotScannedError("scan-limit", reason)
+                chunk = b""
+        except DAMAGE as error:
+            return unreadable(error)
+        return None

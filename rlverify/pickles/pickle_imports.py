@@ -40,12 +40,10 @@ class PickleContent:
     """The imports of one pickle, in the order of their first mention.
 
     :param problem: why the pickle could not be followed to its end, if so
-    :param is_number: whether it holds one number and nothing else, as the first pickle of torch's old format does
     """
 
     imports: tuple[PickleImport, ...]
     problem: NotScannedError | None
-    is_number: bool
 
 
 _OPCODES: Final = {ord(opcode.code): opcode for opcode in pickletools.opcodes}
@@ -55,23 +53,6 @@ _LENGTH_BYTES: Final = {
     pickletools.TAKEN_FROM_ARGUMENT4U: 4,
     pickletools.TAKEN_FROM_ARGUMENT8U: 8,
 }
-_OF_A_NUMBER: Final = frozenset(
-    [
-        "PROTO",
-        "FRAME",
-        "STOP",
-        "INT",
-        "BININT",
-        "BININT1",
-        "BININT2",
-        "LONG",
-        "LONG1",
-        "LONG4",
-        "BINPUT",
-        "PUT",
-        "MEMOIZE",
-    ]
-)
 _ENCODINGS: Final = {
     "UNICODE": "raw-unicode-escape",
     "STRING": "unicode-escape",
@@ -113,17 +94,16 @@ def content_of(pickle: BinaryIO, most: int = MAX_INSTRUCTIONS) -> PickleContent:
     :param pickle: seekable, at the start of the pickle; afterwards behind what was read
     :param most: how many instructions are read
     """
-    machine, problem, names = _Machine(), None, set()
+    machine, problem = _Machine(), None
     try:
         for name, argument in _instructions(pickle, most):
-            names.add(name)
             machine.follow(name, argument)
     except NotScannedError as error:
         problem = error
     except DAMAGE as error:
         problem = unreadable(error)
     imports = tuple(PickleImport(*name, is_called) for name, is_called in machine.imports.items())
-    return PickleContent(imports, problem, problem is None and names <= _OF_A_NUMBER)
+    return PickleContent(imports, problem)
 
 
 class _Machine:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from textwrap import wrap
 from typing import Final
 
 from rlverify.project.registry import Line, Plot
@@ -105,19 +106,10 @@ def _legend(lines: Sequence[Line], strokes: Sequence[str]) -> Iterator[str]:
     place = TOP + 10.0
     for line, stroke in zip(lines, strokes, strict=False):
         yield f'<path class="line" {stroke} d="M{_n(RIGHT + 14.0)} {_n(place)}h26"/>'
-        for row in _wrapped(line.label):
+        for row in wrap(line.label, WRAP, break_long_words=False, break_on_hyphens=False):
             yield _text(RIGHT + 46.0, place + 4.0, row, "start")
             place += ROW / 2.0
         place += ROW / 2.0
-
-
-def _wrapped(label: str) -> list[str]:
-    rows = [""]
-    for word in label.split():
-        if rows[-1] and len(rows[-1]) + 1 + len(word) > WRAP:
-            rows.append("")
-        rows[-1] = f"{rows[-1]} {word}".strip()
-    return rows
 
 
 def _text(x: float, y: float, text: str, style: str) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import copy
 import io
 import math
+import re
 import zipfile
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from os import PathLike
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 ModelFile: TypeAlias = "str | PathLike[str] | BinaryIO"
 
-_VARIABLES: Final = ("pytorch_variables", "tensors")  # names of the member with single tensors, today and before 0.9
+_TENSORS: Final = "pytorch_variables"  # the member with single tensors
 _EXPLORATION: Final = ("exploration_initial_eps", "exploration_final_eps", "exploration_fraction")
 _IN_WEIGHTS: Final = ("collections.OrderedDict", "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter")
-_NOT_NEGATIVE: Final = ("step", "exp_avg_sq", "max_exp_avg_sq", "square_avg")
+_NOT_NEGATIVE: Final = re.compile(r".*: (step|exp_avg_sq|max_exp_avg_sq|square_avg)")
+_RATE: Final = re.compile(r".*: (lr|initial_lr)")
 _MAY_BE_NONE: Final = ("max_grad_norm", "seed", "target_kl")
-_FIXED: Final = ("buffer_size", "n_quantiles", "n_steps", "optimize_memory_usage", "policy_kwargs", "use_sde")
 
 _RANGES: Final[Mapping[str, tuple[type, float, float]]] = {
     name: bounds
@@ -89,34 +89,28 @@ def load_parameters_safely(file: ModelFile, model: BaseAlgorithm) -> RestoredPar
     """Restore weights, optimizer states and plain fields of a model file of Stable-Baselines3, and execute nothing.
 
     The model keeps what the file has only as pickles: spaces, classes, schedules and buffers. Build it with the same
-    settings as the saved one. All of the file is checked first, so that the model changes completely or not at all.
-    Memory is bounded by the size of the file.
+    settings as the saved one. All of the file is checked before anything changes. Memory is bounded by the size of the
+    file.
 
     :param file: what ``model.save`` wrote; as in Stable-Baselines3, ``.zip`` may be left out
     :param model: a model of the same algorithm and shape
     :return: what was restored, and what was skipped and why
     :raises ModelFileError: if the file cannot be read or does not fit the model, which is unchanged then
     """
-    name = str(file) if isinstance(file, str | PathLike) else "(file object)"
     try:
         fields, states = _read(file)
-        variables: dict[str, Any] = {}
-        for each in (states.pop(key) for key in _VARIABLES if key in states):
-            variables |= _table({} if each is None else each, "pytorch_variables")
         skipped = {key: reason for key, value in fields.items() if (reason := _why_skipped(key, value, model))}
         kept = {key: _fitted_field(key, fields[key], model) for key in fields.keys() - skipped}
-        modules, tensors = model._get_torch_save_params()
-        _require_names("the state", states, modules)
-        fitted = {key: _fitted_state(key, states[key], _attribute(model, key)) for key in modules}
-        variables = {key: value for key, value in variables.items() if value is not None}
-        _require_names("the tensor", variables, [key for key in tensors if _attribute(model, key) is not None])
-        for key, value in variables.items():
-            _check_tensor(key, value, _attribute(model, key))
+        fitted, tensors = _fitted(states, model)
     except (NotScannedError, MisfitError) as error:
+        name = str(file) if isinstance(file, str | PathLike) else "(file object)"
         raise ModelFileError(name, str(error)) from error
-    _restore(model, fitted, variables, kept)
+    model.set_parameters(fitted, device=model.device)
+    for key, value in tensors.items():
+        _attribute(model, key).data.copy_(value)
+    _set_fields(model, kept)
     parts = tuple(SkippedPart(key, reason) for key, reason in skipped.items())
-    return RestoredParameters((*fitted, *variables, *kept), parts)
+    return RestoredParameters((*fitted, *tensors, *kept), parts)
 
 
 def _read(file: ModelFile) -> tuple[Mapping[str, object], dict[str, Any]]:
@@ -125,14 +119,17 @@ def _read(file: ModelFile) -> tuple[Mapping[str, object], dict[str, Any]]:
         path = Path(file)
         file = path if path.suffix or path.exists() else path.with_suffix(".zip")
         if path.exists() and not path.is_file():
-            raise NotScannedError("unreadable-file", "is no regular file")
+            raise MisfitError("is no regular file")
+    members = _members(file, "")
     try:
-        members = _members(file, "")
         fields = parsed_fields(members[MODEL_FIELDS]) if MODEL_FIELDS in members else {}
     except NotScannedError as error:
-        raise NotScannedError(error.rule, f"its member {MODEL_FIELDS} {error.reason}") from error
+        raise MisfitError(f"its member {MODEL_FIELDS} {error.reason}") from error
     states = {name.removesuffix(".pth"): _tensors(name, members[name]) for name in members if name.endswith(".pth")}
-    return fields, states
+    tensors = states.pop(_TENSORS, None) or {}
+    if not isinstance(tensors, Mapping):
+        raise MisfitError(f"its member {_TENSORS} is no table")
+    return fields, states | {name: value for name, value in tensors.items() if value is not None}
 
 
 def _members(file: Any, name: str) -> dict[str, bytes]:
@@ -168,11 +165,8 @@ def _tensors(name: str, content: bytes) -> Any:
 def _why_skipped(name: str, value: object, model: BaseAlgorithm) -> str:
     if isinstance(value, dict) and SERIALIZED in value:
         return "it is a pickle, which would have to be executed"
-    own = getattr(model, name, None)
-    is_automatic = name == "ent_coef" and (isinstance(own, str) or isinstance(value, str))
-    if name in _FIXED or is_automatic:
-        return f"it is fixed when a model is built; the file has {value!r:.80}"
-    return "" if name in _RANGES else "it is no setting or counter that training reads"
+    is_automatic = name == "ent_coef" and str in map(type, (value, getattr(model, name, None)))
+    return "" if name in _RANGES and not is_automatic else f"the model keeps its own; the file has {value!r:.80}"
 
 
 def _fitted_field(name: str, value: Any, model: BaseAlgorithm) -> object:
@@ -187,119 +181,89 @@ def _fitted_field(name: str, value: Any, model: BaseAlgorithm) -> object:
     return value
 
 
-def _fitted_state(name: str, found: object, own: Any) -> object:
-    """Return the state of a module or an optimizer, or raise MisfitError."""
+def _fitted(found: Mapping[str, Any], model: BaseAlgorithm) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return states and tensors as the model takes them over; MisfitError if one is not like the model's own."""
     import torch
 
-    if not isinstance(own, torch.optim.Optimizer):
-        _check_tensors(name, found, own.state_dict())
-        return found
-    record, groups, like = _table(found, name), own.state_dict()["param_groups"], _after_a_step(own)
-    _require_names(f"{name}:", record, ("state", "param_groups"))
-    for key, entries in _table(record["state"], name).items():
-        if key not in like:
-            raise MisfitError(f"{name}: parameter {key!r:.20} is unknown to the model, which has {len(like)}")
-        _check_tensors(f"{name}: parameter {key}", entries, like[key])
-    found_groups = record["param_groups"]
-    if not isinstance(found_groups, Sequence) or len(found_groups) != len(groups):
-        raise MisfitError(f"{name} has other groups of parameters than the model's {len(groups)}")
-    fitted = [_fitted_group(name, *pair) for pair in zip(found_groups, groups, strict=True)]
-    return {"state": record["state"], "param_groups": fitted}
+    names, tensors = model._get_torch_save_params()
+    own: dict[str, Any] = {name: value for name in (*names, *tensors) if (value := _attribute(model, name)) is not None}
+    fitted = dict(found)
+    for name in names:
+        is_optimizer = isinstance(own[name], torch.optim.Optimizer)
+        own[name] = (_stepped(own[name]) if is_optimizer else own[name]).state_dict()
+        if is_optimizer and name in found:
+            fitted[name], own[name] = _aligned(name, found[name], own[name])
+    leaves, like = dict(_leaves(fitted)), dict(_leaves(own))
+    for name in (*like, *leaves):
+        problem = "is unknown to the model" if name not in like else "is missing" if name not in leaves else ""
+        if problem := problem or _difference(name, leaves[name], like[name]):
+            raise MisfitError(f"{name:.160} {problem}")
+    return {name: fitted[name] for name in names}, {name: fitted[name] for name in own if name not in names}
 
 
-def _fitted_group(name: str, found: object, own: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the model's own options with the learning rates of the file, which schedules change."""
-    group = _table(found, f"{name}: a group")
-    rates = {key: group[key] for key in ("lr", "initial_lr") if key in group}
-    for key, value in rates.items():
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
-            raise MisfitError(f"{name}: the setting {key} is {value!r:.80}, not a finite number of at least 0")
-    for key in group.keys() - rates.keys():
-        if key not in own or type(group[key]) is not type(own[key]) or group[key] != own[key]:
-            expected = f"the model has {own.get(key)!r:.80}"
-            raise MisfitError(f"{name}: the setting {key!r:.80} is {group[key]!r:.80}, and {expected}")
-    return {**own, **rates}
-
-
-def _after_a_step(optimizer: torch.optim.Optimizer) -> Mapping[int, Mapping[str, Any]]:
-    """Return what an optimizer keeps of each parameter after a step with gradients of zero."""
+def _stepped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """Return a copy that has a state of each parameter, after a step with gradients of zero."""
     import torch
 
     twin = copy.deepcopy(optimizer)
     for parameter in (each for group in twin.param_groups for each in group["params"]):
         parameter.grad = torch.zeros_like(parameter)
     twin.step()
-    state: Mapping[int, Mapping[str, Any]] = twin.state_dict()["state"]
-    return state
+    return twin
 
 
-def _check_tensors(name: str, found: object, own: Mapping[str, Any]) -> None:
-    table = _table(found, name)
-    _require_names(f"{name}:", table, own)
-    for key, like in own.items():
-        _check_tensor(f"{name}: {key}", table[key], like)
-        if key in _NOT_NEGATIVE and not bool((_tensor(table[key]) >= 0).all()):
-            raise MisfitError(f"{name}: {key} is negative")
+def _aligned(name: str, found: Any, own: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Even out what a file may lack: states of parameters without gradients, and options that torch added later."""
+    try:
+        groups = [{**mine, **group} for group, mine in zip(found["param_groups"], own["param_groups"], strict=True)]
+        states = {key: state for key, state in own["state"].items() if key in found["state"]}
+        return {**found, "param_groups": groups}, {**own, "state": states}
+    except (KeyError, TypeError, ValueError) as error:
+        raise MisfitError(f"{name} is no state of this optimizer") from error
 
 
-def _check_tensor(name: str, found: Any, own: Any) -> None:
-    """Raise MisfitError unless ``found`` is dense, on the CPU, finite, and of the shape and kind of ``own``."""
-    value, like = _tensor(found, name), _tensor(own)
-    is_dense = not (value.is_nested or value.is_sparse or value.is_quantized) and value.device.type == "cpu"
-    if not is_dense or value.is_floating_point() != like.is_floating_point() or value.is_complex():
-        raise MisfitError(f"{name} holds {value.dtype} on {value.device.type}, {value.layout}, expected {like.dtype}")
-    if value.shape != like.shape:
-        raise MisfitError(f"{name} has the shape {tuple(value.shape)}, expected {tuple(like.shape)}")
-    if not bool(value.isfinite().all()):
-        raise MisfitError(f"{name} is not finite")
+def _leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what is no table or list, and what is empty, by its place."""
+    if isinstance(tree, Mapping) and tree:
+        for key, value in tree.items():
+            yield from _leaves(value, f"{name}: {key}" if name else str(key))
+    elif isinstance(tree, list) and tree:
+        for number, value in enumerate(tree):
+            yield from _leaves(value, f"{name} {number}")
+    else:
+        yield name, "nothing" if isinstance(tree, Mapping | list) else tree
 
 
-def _tensor(value: Any, name: str = "") -> torch.Tensor:
+def _difference(name: str, found: Any, own: Any) -> str:
+    """Say what a value must not be. Of the options of an optimizer, only the learning rates may differ."""
     import torch
 
-    if isinstance(value, int | float) and not isinstance(value, bool):  # a count of steps, in older files
-        return torch.tensor(float(value))
-    if not isinstance(value, torch.Tensor):
-        raise MisfitError(f"{name} is no tensor")
-    return value
+    if _RATE.fullmatch(name):
+        is_rate = type(found) in (int, float) and 0 <= found < math.inf
+        return "" if is_rate else f"is {found!r:.80}, not a finite number of at least 0"
+    if not isinstance(own, torch.Tensor):
+        return "" if type(found) is type(own) and found == own else f"is {found!r:.80}, and the model has {own!r:.80}"
+    value = torch.tensor(float(found)) if type(found) in (int, float) else found  # a count of steps, in older files
+    if not isinstance(value, torch.Tensor) or (value.dtype, value.shape) != (own.dtype, own.shape):
+        return f"is {_kind(found)}, and the model has {_kind(own)}"
+    is_good = value.isfinite() & (value >= 0 if _NOT_NEGATIVE.fullmatch(name) else True)
+    return "" if bool(is_good.all()) else "is not finite, or negative where it cannot be"
 
 
-def _table(value: Any, name: str) -> Mapping[Any, Any]:
-    if not isinstance(value, Mapping):
-        raise MisfitError(f"{name} is no table")
-    return value
-
-
-def _require_names(kind: str, found: Mapping[Any, object], expected: Sequence[str] | Mapping[str, object]) -> None:
-    for name in expected:
-        if name not in found:
-            raise MisfitError(f"{kind} {name} is missing")
-    for name in found:
-        if name not in expected:
-            raise MisfitError(f"{kind} {name!r:.80} is unknown to the model")
+def _kind(value: Any) -> str:
+    return f"a tensor {(*value.shape,)} of {value.dtype}" if hasattr(value, "dtype") else repr(value)[:80]
 
 
 def _attribute(model: BaseAlgorithm, name: str) -> Any:
     return reduce(getattr, name.split("."), model)
 
 
-def _restore(model: BaseAlgorithm, states: Mapping[str, Any], variables: Mapping[str, Any], fields: Any) -> None:
-    """Change the model; whatever interrupts this, an exception or Ctrl-C, the changes are undone."""
-    with ExitStack() as undo:
-        for name, state in states.items():
-            own = _attribute(model, name)
-            undo.callback(own.load_state_dict, copy.deepcopy(own.state_dict()))
-            own.load_state_dict(state)
-        for name, value in variables.items():
-            tensor = _attribute(model, name).data
-            undo.callback(tensor.copy_, tensor.clone())
-            tensor.copy_(value)
-        undo.callback(vars(model).update, dict(vars(model)))
-        vars(model).update(fields)
-        if "learning_rate" in fields:
-            model._setup_lr_schedule()
-        if hasattr(model, "exploration_schedule") and fields.keys() & set(_EXPLORATION):
-            from stable_baselines3.common.utils import LinearSchedule
+def _set_fields(model: BaseAlgorithm, fields: Mapping[str, object]) -> None:
+    """Set fields, and the schedules that are made of them."""
+    vars(model).update(fields)
+    if "learning_rate" in fields:
+        model._setup_lr_schedule()
+    if hasattr(model, "exploration_schedule") and fields.keys() & set(_EXPLORATION):
+        from stable_baselines3.common.utils import LinearSchedule
 
-            vars(model)["exploration_schedule"] = LinearSchedule(*(getattr(model, name) for name in _EXPLORATION))
-        undo.pop_all()
+        vars(model)["exploration_schedule"] = LinearSchedule(*(getattr(model, name) for name in _EXPLORATION))

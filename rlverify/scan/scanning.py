@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError, unreadable
 from rlverify.records.errors import UsageError
 from rlverify.scan.findings import ScanFinding
-from rlverify.scan.pickle_findings import Place, findings_of_unknown_file
+from rlverify.scan.pickle_findings import Place, findings_of_pickles
 from rlverify.scan.python_source import MAX_SOURCE_BYTES, findings_of_source
 from rlverify.scan.unpacking import HEAD_BYTES, ends_like_a_zip, findings_of_content, is_checkpoint
 
@@ -71,4 +71,4 @@ def _findings_of_open_file(content: BinaryIO, path: Path, place: Place) -> Itera
     elif is_checkpoint(path.name, head) or ends_like_a_zip(content):
         yield from findings_of_content(content, place)
     else:
-        yield from findings_of_unknown_file(content, place)
+        yield from findings_of_pickles(content, place, is_expected=False)

@@ -13,11 +13,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from rich.progress import Progress
 
 from rlverify.checks.engine.rule import RULES
 from rlverify.cli.app import run
-from rlverify.cli.console import Bars
+from rlverify.cli.console import Lines
 from tests.engine.checks.tiny_learners import write_learners
 from tests.engine.in_process import rlverify_here
 from tests.engine.messages import is_one_line
@@ -276,11 +275,11 @@ def test_colour_in_a_terminal_alone(check: Check, monkeypatch: pytest.MonkeyPatc
     assert "\x1b[32m" not in check("command_learners:copying", *QUICK)[1]
 
 
-def test_progress_is_a_line_every_ten_seconds_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     times = [0.0, 4.0, 10.0, 10.0, 15.0]
-    bars = Bars(Progress(disable=True), clock=lambda: times.pop(0))
+    lines = Lines(clock=lambda: times.pop(0))
     for number, name in enumerate(("deterministic", "resume_is_exact", "settings_survive")):
-        bars.checks(number, 3, f"ppo: {name}")
+        lines.checks(number, 3, f"ppo: {name}")
     assert capsys.readouterr() == ("", "checking ppo: resume_is_exact (1 of 3 done)\n")
 
 

@@ -1,31 +1,29 @@
-"""What is printed where there is no terminal: lines of progress, and tables as wide as COLUMNS says."""
+"""What is printed: lines of progress, and in a pipe, tables as wide as COLUMNS says."""
 
 from __future__ import annotations
 
 import pytest
-from rich.progress import Progress
 from rich.text import Text
 
 from rlverify.cli.app import run
-from rlverify.cli.console import PLAIN_WIDTH, Bars, show
-from rlverify.cli.tables import plain_table
+from rlverify.cli.console import PLAIN_WIDTH, Lines, plain_table, show
 from tests.engine.project_folders import PROJECTS
 
 
-def bars(disable: bool, times: list[float]) -> Bars:
-    """Bars that read the time from a list."""
-    return Bars(Progress("{task.fields[left]}", disable=disable), clock=lambda: times.pop(0))
+def progress(times: list[float]) -> Lines:
+    """Lines that read the time from a list."""
+    return Lines(clock=lambda: times.pop(0))
 
 
-def test_progress_is_a_line_every_ten_seconds_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = bars(True, [0.0, 4.0, 9.9, 10.0, 10.0, 15.0, 21.0, 21.0])
+def test_progress_is_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = progress([0.0, 4.0, 9.9, 10.0, 10.0, 15.0, 21.0, 21.0])
     for done in range(1, 6):
         shown.probes(done, 600)
     assert capsys.readouterr() == ("", "measuring: 3 of 600 runs\nmeasuring: 5 of 600 runs\n")
 
 
 def test_what_is_repeated_follows_in_lines_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = bars(True, [0.0, 10.0, 10.0, 15.0, 20.0, 20.0, 30.0, 30.0])
+    shown = progress([0.0, 10.0, 10.0, 15.0, 20.0, 20.0, 30.0, 30.0])
     shown.probes(600, 600)
     for done in (1, 2):
         shown.repeats(done, 9)
@@ -34,14 +32,14 @@ def test_what_is_repeated_follows_in_lines_of_its_own(capsys: pytest.CaptureFixt
 
 
 def test_figures_have_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = bars(True, [0.0, 9.0, 10.0, 10.0, 11.0])
+    shown = progress([0.0, 9.0, 10.0, 10.0, 11.0])
     for done in (0, 1, 2):
-        shown.figures(done, 9, 60.0)
-    assert capsys.readouterr() == ("", "figures: 1 of 9 runs, about 60 s left\n")
+        shown.figures(done, 9)
+    assert capsys.readouterr() == ("", "figures: 1 of 9 runs\n")
 
 
 def test_no_figures_are_no_line(capsys: pytest.CaptureFixture[str]) -> None:
-    bars(True, [0.0, 10.0, 10.0]).figures(0, 0, 0.0)
+    progress([0.0, 10.0, 10.0]).figures(0, 0)
     assert capsys.readouterr() == ("", "")
 
 
@@ -54,33 +52,6 @@ def test_without_colours_there_are_no_escape_codes(
         monkeypatch.setenv("NO_COLOR", no_color)
         show(plain_table("claim", wrapped=[]), Text("CONFIRMED", style="bold green"))
         assert ("\x1b" in capsys.readouterr().out) == expected
-
-
-def test_the_time_of_a_bar_begins_with_what_it_shows() -> None:
-    now = [0.0]
-    progress = Progress(get_time=lambda: now[0], disable=False)
-    shown = Bars(progress, clock=lambda: now[0])
-    task = progress.tasks[0]
-    shown.probes(6, 6)
-    now[0] = 5.0
-    shown.repeats(0, 6)
-    now[0] = 7.0
-    shown.repeats(1, 6)
-    assert (task.description, task.finished, task.elapsed) == ("repeating", False, 2.0)
-    assert (task.completed, task.total) == (1, 6)
-
-
-def test_figures_follow_in_the_bar() -> None:
-    progress = Progress(disable=False)
-    shown = Bars(progress)
-    for done in (0, 4):
-        shown.figures(done, 9, 60.0)
-    assert [(each.description, each.completed, each.total) for each in progress.tasks] == [("figures", 4, 9)]
-
-
-def test_with_a_terminal_there_are_no_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    bars(False, [0.0, 99.0]).probes(1, 2)
-    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(("columns", "width"), [("70", 70), *((each, PLAIN_WIDTH) for each in ("", "0", "wide"))])

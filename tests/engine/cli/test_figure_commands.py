@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from rlverify.cli.app import run
-from rlverify.cli.console import left_in_words
 from rlverify.evidence.files import sealed
 from rlverify.evidence.summarising import measured_figure
 from tests.engine.checkouts import commit, commit_of_words, git
@@ -119,11 +118,11 @@ def _with_our_criterion(text: str) -> str:
 def test_a_criterion_of_ours_is_shown_as_ours(project: Command, reports: Path, catalogue: Path) -> None:
     catalogue.write_text(_with_our_criterion(catalogue.read_text()))
     shown = project("--project", variation_of(catalogue), "show", "FIG-GAIN")[1]
-    assert re.search(r"^criterion, ours +15 to 25 %$", shown, re.MULTILINE)
+    assert re.search(r"^claimed +criterion, ours: 15 to 25 %$", shown, re.MULTILINE)
     assert re.search(r"^statement +Implied, not stated in this form: What is claimed", shown, re.MULTILINE)
     run = project("--project", variation_of(catalogue), "reproduce", "FIG-GAIN", "--reports", reports)[1]
     assert re.search(r"^gain .* criterion, ours: 15 to 25 % *$", run, re.MULTILINE)
-    assert re.search(r"^said +15 to 25 steps$", project("show", "FIG-DRIFT")[1], re.MULTILINE)
+    assert re.search(r"^claimed +said: 15 to 25 steps$", project("show", "FIG-DRIFT")[1], re.MULTILINE)
 
 
 def test_the_full_level_agrees_with_what_it_wrote(project: Command, reports: Path) -> None:
@@ -131,13 +130,6 @@ def test_the_full_level_agrees_with_what_it_wrote(project: Command, reports: Pat
     code, output, _ = project("gate", "--level", "full", "--reports", reports)
     assert (code, output.splitlines()) == (0, [UNDECIDED, "4 of 5 claims as expected; no other has failed"])
     assert len(list((reports.parent / ".rlverify").glob("runs/*/*.json"))) == 13
-
-
-def test_an_audit_makes_kept_runs_again_on_demand(project: Command, reports: Path, log: Path) -> None:
-    full = ("audit", "--level", "full", "--reports", reports)
-    assert (project(*full)[0], log.exists()) == (0, False)
-    assert project(*full, "--ignore-cache")[0] == 0
-    assert len(log.read_text().splitlines()) == 13
 
 
 def test_evidence_of_a_figure_that_does_not_fit_is_told_and_fails_nothing(

@@ -111,7 +111,7 @@ def test_init_changes_nothing_where_something_is_in_its_way(
 
 
 def test_a_first_claim_from_a_skeleton_to_confirmed(started: Path) -> None:
-    done = rlverify_here("new", "bug-1", "--target", "mylib.stats:mean", "--title", 'The "mean"', cwd=started)
+    done = rlverify_here("new", "bug-1", "--target", "mylib.stats:mean", cwd=started)
     assert done.returncode == 0, done.stderr
     fault, probe = started / "audit" / "faults" / "bug_1.py", started / "audit" / "probes" / "bug_1.py"
     text = fault.read_text(encoding="utf-8")
@@ -125,7 +125,7 @@ def test_a_first_claim_from_a_skeleton_to_confirmed(started: Path) -> None:
     probe.write_text(lines.replace('"call mylib.stats here"', "mylib.stats.mean([1.0, 3.0])"), encoding="utf-8")
     done = rlverify_here("reproduce", "BUG-1", cwd=started)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith('BUG-1: The "mean" (seed 0)')
+    assert done.stdout.startswith("BUG-1: The bug in a few words (seed 0)")
     assert "verdict: CONFIRMED (expected CONFIRMED)" in done.stdout
 
 

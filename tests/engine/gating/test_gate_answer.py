@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rlverify.cli.outputs import check_outputs
+from rlverify.cli.run_options import check_outputs
 from tests.engine.checkouts import commit, copy_project, git
 from tests.engine.in_process import rlverify_here
 from tests.engine.project_folders import once_in_a_process, write_settings, write_toy_tests

@@ -58,7 +58,7 @@ def names(pickled: bytes) -> list[str]:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_call_is_found_in_every_protocol(protocol: int) -> None:
     pickled = pickle.dumps({"a": [1, 2.5, None, Calls(os.system, "x"), "text" * 1000]}, protocol)
-    assert content(pickled) == PickleContent((SYSTEM,), None, is_number=False)
+    assert content(pickled) == PickleContent((SYSTEM,), None)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -225,17 +225,8 @@ def test_numbered_values_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_stream_is_left_behind_the_pickle() -> None:
     stream = io.BytesIO(pickle.dumps(1) + b"rest")
-    assert content_of(stream).is_number
+    assert content_of(stream).problem is None
     assert stream.read() == b"rest"
-
-
-@pytest.mark.parametrize(("value", "is_number"), [(7, True), (2**80, True), ([7], False), ("x", False), (None, False)])
-def test_only_a_pickle_of_one_number_is_a_number(value: object, is_number: bool) -> None:
-    assert {content(pickle.dumps(value, protocol)).is_number for protocol in PROTOCOLS} == {is_number}
-
-
-def test_a_damaged_number_is_no_number() -> None:
-    assert not content(b"I1\n").is_number
 
 
 @pytest.mark.parametrize("adding", [b"Na", b"NNs", b"(NNe", b"(NNu", b"(N\x90"])

@@ -287,7 +287,7 @@ def test_show_tells_conditions_and_what_they_are_of(tmp_path: Path) -> None:
     earlier = '[[claim.earlier]]\ncriterion = "10 %"\nverdict = "REFUTED"\nuntil = 2026-11-21\nwhy = "Too narrow."\n'
     parent, under = _load(tmp_path, MINIMAL_FIGURE + CONDITION + earlier)
     assert re.search(r"conditions +FIG-1@half: half as long", shown(parent, under))
-    assert re.search(r"until 2026-11-21 +10 %: REFUTED; Too narrow\.", shown(parent))
-    assert re.search(r"power +0\.8, by a pilot of 8 seeds", shown(parent))
+    assert re.search(r"earlier +10 %: REFUTED, until 2026-11-21; Too narrow\.", shown(parent))
+    assert re.search(r"pilot +8 seeds", shown(parent))
     assert re.search(r"condition of +FIG-1 *\n", shown(under))
     assert "pilot" not in shown(under)

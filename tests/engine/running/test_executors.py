@@ -12,7 +12,7 @@ import pytest
 from troubleproject.tasks import act
 
 from rlverify.cli.app import run
-from rlverify.cli.options import executor_of
+from rlverify.cli.run_options import executor_of
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import UsageError

@@ -27,15 +27,14 @@ from rlverify.running import paired_runs
 from rlverify.running.executors import Ended, ProcessExecutor
 from rlverify.running.paired_runs import (
     PairedTask,
-    RunStore,
     ended_run,
-    longest_first,
+    kept_run,
     run_figure_once,
     run_figures,
     run_paired,
+    save_run,
     seconds_of_claims,
     seeds_of,
-    time_left,
 )
 from tests.engine.project_folders import project_in
 from tests.support.processes import is_running, wait_until
@@ -88,12 +87,6 @@ def test_finished_runs_are_not_made_again(figureproject: Project, tmp_path: Path
     first = _run(figureproject, tmp_path / "runs")
     assert _run(figureproject, tmp_path / "runs") == first
     assert _executions(log) == _all_once()
-
-
-def test_kept_runs_are_made_again_on_demand(figureproject: Project, tmp_path: Path, log: Path) -> None:
-    _run(figureproject, tmp_path / "runs")
-    _run(figureproject, tmp_path / "runs", ignore_cache=True)
-    assert set(_executions(log).values()) == {2}
 
 
 @pytest.fixture
@@ -167,13 +160,11 @@ def test_a_kept_run_that_cannot_be_believed_is_made_again(
 
 
 def test_a_run_is_kept_for_its_code(tmp_path: Path) -> None:
-    store = RunStore(tmp_path, "transfer")
-    store.save(PairedRun("transfer", 3, (("gain", 1.5),), 2.25), "00ff")
-    assert store.load([2, 3], "00ff") == [PairedRun("transfer", 3, (("gain", 1.5),), 2.25)]
-    assert store.load([3], "other") == []
-    assert store.seconds() == [2.25]
-    store.discard([2, 3])
-    assert store.load([3], {"a:f": "00ff"}.get) == []
+    run = PairedRun("transfer", 3, (("gain", 1.5),), 2.25)
+    save_run(tmp_path, run, "00ff")
+    assert kept_run(tmp_path, "transfer", 3, "00ff") == run
+    assert kept_run(tmp_path, "transfer", 2, "00ff") is None
+    assert kept_run(tmp_path, "transfer", 3, "other") is None
 
 
 def _start(environment: dict[str, str], reports: Path, **settings: str) -> subprocess.Popen[bytes]:
@@ -283,33 +274,16 @@ def test_what_an_experiment_prints_stays_out_of_the_output(
     assert (captured.out, captured.err) == ("", "an experiment may print\n")
 
 
-def test_the_longest_are_started_first_and_the_unknown_before_them(figureproject: Project) -> None:
-    tasks = [PairedTask(figureproject, name, seed) for name in ("short", "new", "long", "newer") for seed in (0, 1)]
-    known = {"short": [1.0, 3.0], "long": [9.0], "new": [], "newer": []}
-    assert [(task.experiment, task.seed) for task in longest_first(tasks, known)] == [
-        ("new", 0), ("newer", 0), ("new", 1), ("newer", 1), ("long", 0), ("long", 1), ("short", 0), ("short", 1),
-    ]  # fmt: skip
-
-
-def test_time_left_is_the_mean_of_each_experiment_over_the_processes() -> None:
-    known = {"short": [1.0, 3.0], "long": [10.0], "new": []}
-    assert time_left(["short", "long", "long"], known, 2) == 11.0
-    assert time_left(["long"], known, 2) == 10.0
-    assert time_left(["new"], known, 2) == 6.0
-    assert time_left(["new"], {"new": []}, 2) is None
-    assert time_left([], {"new": []}, 2) == 0.0
-
-
 def test_progress_counts_kept_runs_as_done(figureproject: Project, tmp_path: Path) -> None:
-    def steps(seeds: range) -> list[tuple[int, int, bool]]:
-        told: list[tuple[int, int, bool]] = []
+    def steps(seeds: range) -> list[tuple[int, int]]:
+        told: list[tuple[int, int]] = []
         _run_seeds(
             figureproject,
             tmp_path,
             {"same-arms": seeds},
-            on_progress=lambda done, total, left: told.append((done, total, left is None)),
+            on_progress=lambda done, total: told.append((done, total)),
         )
         return [*dict.fromkeys(told)]  # a long run is told every second
 
-    assert steps(range(2)) == [(0, 2, True), (1, 2, False), (2, 2, False)]
-    assert steps(range(3)) == [(2, 3, False), (3, 3, False)]
+    assert steps(range(2)) == [(0, 2), (1, 2), (2, 2)]
+    assert steps(range(3)) == [(2, 3), (3, 3)]

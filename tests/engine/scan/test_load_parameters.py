@@ -104,8 +104,8 @@ def test_every_field_is_reported_once_with_a_reason() -> None:
     reported = [name for name in (*report.restored, *reasons) if name in fields]
     assert sorted(reported) == sorted(fields)
     assert "pickle" in reasons["policy_class"]
-    assert reasons["buffer_size"] == "it is fixed when a model is built; the file has 100"
-    assert reasons["ent_coef"] == "it is fixed when a model is built; the file has 'auto'"
+    assert reasons["buffer_size"] == "the model keeps its own; the file has 100"
+    assert reasons["ent_coef"] == "the model keeps its own; the file has 'auto'"
     assert "tensorboard_log" in reasons
 
 
@@ -193,12 +193,15 @@ def bytes_for_nothing() -> bytes:
 
 
 WEIGHTS: dict[str, tuple[dict[str, Any], str]] = {
-    "another shape": ({"policy__pth": wider}, r"policy: action_net.weight has the shape \(3, 8\), expected \(2, 8\)"),
+    "another shape": (
+        {"policy__pth": wider},
+        r"policy: action_net.weight is a tensor \(3, 8\) .* has a tensor \(2, 8\)",
+    ),
     "a missing tensor": ({"policy__pth": without("action_net.bias")}, "action_net.bias is missing"),
-    "an unknown tensor": ({"policy__pth": lambda s: s.update(x=torch.ones(1))}, "policy: 'x' is unknown"),
+    "an unknown tensor": ({"policy__pth": lambda s: s.update(x=torch.ones(1))}, "policy: x is unknown"),
     "an integer tensor": (
         {"policy__pth": lambda s: s.update({"action_net.bias": torch.ones(2, dtype=torch.int64)})},
-        "action_net.bias holds torch.int64 on cpu, torch.strided, expected torch.float32",
+        r"action_net.bias is a tensor \(2,\) of torch.int64, and the model has .* torch.float32",
     ),
     "a tensor without data": (
         {"policy__pth": lambda s: s.update({"action_net.bias": torch.ones(2, device="meta")})},
@@ -209,13 +212,19 @@ WEIGHTS: dict[str, tuple[dict[str, Any], str]] = {
         "policy.pth was not loaded: unpickling would import 'torch._utils._rebuild_sparse_tensor'",
     ),
     "memory for nothing": ({"policy__pth": bytes_for_nothing()}, "not loaded: unpickling would import .*bytearray"),
-    "a number": ({"policy__pth": lambda s: s.update({"action_net.bias": 1})}, r"action_net.bias .*shape \(\)"),
-    "a text": ({"policy__pth": lambda s: s.update({"action_net.bias": "x"})}, "action_net.bias is no tensor"),
+    "a number": (
+        {"policy__pth": lambda s: s.update({"action_net.bias": 1})},
+        "action_net.bias is 1, and the model has a tensor",
+    ),
+    "a text": (
+        {"policy__pth": lambda s: s.update({"action_net.bias": "x"})},
+        "action_net.bias is 'x', and the model has a tensor",
+    ),
     "not a number": ({"policy__pth": first(float("nan"))}, "policy: .* is not finite"),
     "infinity": ({"policy__pth": first(float("inf"))}, "policy: .* is not finite"),
-    "no table": ({"policy__pth": lambda _: [1]}, "policy is no table"),
-    "no weights": ({"policy__pth": None}, "the state policy is missing"),
-    "an unknown state": ({"other__pth": member("policy.pth")}, "the state 'other' is unknown"),
+    "no table": ({"policy__pth": lambda _: [1]}, "policy: .* is missing"),
+    "no weights": ({"policy__pth": None}, "policy: .* is missing"),
+    "an unknown state": ({"other__pth": member("policy.pth")}, "other: .* is unknown to the model"),
     "hostile weights": ({"policy__pth": hostile_weights()}, "policy.pth was not loaded: .* import 'posix.system'"),
     "compressed weights": ({"policy__pth": compressed(member("policy.pth"))}, "policy.pth is compressed"),
     "old format": ({"policy__pth": old_format({"x": torch.ones(1)})}, "policy.pth cannot be read"),
@@ -224,35 +233,38 @@ WEIGHTS: dict[str, tuple[dict[str, Any], str]] = {
     "a number of torch variables": ({"pytorch_variables__pth": lambda _: [1]}, "pytorch_variables is no table"),
     "an unknown tensor next to the states": (
         {"pytorch_variables__pth": lambda _: {"log_ent_coef": torch.ones(1)}},
-        "the tensor 'log_ent_coef' is unknown",
+        "log_ent_coef is unknown to the model",
     ),
 }
 OPTIMIZER: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "an unknown setting": (group(x=1), "the setting 'x' is 1, and the model has None"),
-    "gradient ascent": (group(maximize=True), "the setting 'maximize' is True, and the model has False"),
-    "another decay": (group(weight_decay=float("nan")), "the setting 'weight_decay' is nan, and the model has 0"),
-    "other betas": (group(betas=(2.0, -1.0)), r"the setting 'betas' is \(2.0, -1.0\)"),
-    "a text for a rate": (group(lr="fast"), "the setting lr is 'fast', not a finite number"),
-    "true for a rate": (group(lr=True), "the setting lr is True"),
-    "no number for a rate": (group(lr=float("nan")), "the setting lr is nan"),
-    "a number for a switch": (group(amsgrad=0), "the setting 'amsgrad' is 0, and the model has False"),
-    "other parameters": (group(params=[0]), r"the setting 'params' is \[0\]"),
-    "two groups": (lambda s: s["param_groups"].append({}), "has other groups of parameters than the model's 1"),
-    "a group that is no table": (lambda s: s.update(param_groups=[7]), "a group is no table"),
-    "no groups": (without("param_groups"), "policy.optimizer: param_groups is missing"),
-    "more than a state": (lambda s: s.update(x=1), "policy.optimizer: 'x' is unknown"),
-    "another shape": (entry(exp_avg=torch.ones(3, 3)), r"parameter 0: exp_avg has the shape \(3, 3\)"),
-    "a missing entry": (lambda s: s["state"][0].pop("exp_avg") is None, "parameter 0: exp_avg is missing"),
-    "an unknown entry": (entry(x=torch.ones(())), "parameter 0: 'x' is unknown"),
+    "an unknown setting": (group(x=1), "param_groups 0: x is unknown"),
+    "gradient ascent": (group(maximize=True), "maximize is True, and the model has False"),
+    "another decay": (group(weight_decay=float("nan")), "weight_decay is nan, and the model has 0"),
+    "other betas": (group(betas=(2.0, -1.0)), r"betas is \(2.0, -1.0\)"),
+    "a text for a rate": (group(lr="fast"), "lr is 'fast', not a finite number"),
+    "true for a rate": (group(lr=True), "lr is True"),
+    "no number for a rate": (group(lr=float("nan")), "lr is nan"),
+    "a number for a switch": (group(amsgrad=0), "amsgrad is 0, and the model has False"),
+    "other parameters": (group(params=[0]), "params 1 is missing"),
+    "two groups": (lambda s: s["param_groups"].append({}), "policy.optimizer is no state of this optimizer"),
+    "a group that is no table": (
+        lambda s: s.update(param_groups=[7]),
+        "policy.optimizer is no state of this optimizer",
+    ),
+    "no groups": (without("param_groups"), "policy.optimizer is no state of this optimizer"),
+    "more than a state": (lambda s: s.update(x=1), "policy.optimizer: x is unknown"),
+    "another shape": (entry(exp_avg=torch.ones(3, 3)), r"state: 0: exp_avg is a tensor \(3, 3\)"),
+    "a missing entry": (lambda s: s["state"][0].pop("exp_avg") is None, "state: 0: exp_avg is missing"),
+    "an unknown entry": (entry(x=torch.ones(())), "state: 0: x is unknown"),
     "an unknown parameter": (
         lambda s: s["state"].update({99: {}}),
-        "parameter 99 is unknown to the model, which has 8",
+        "state: 99 is unknown to the model",
     ),
-    "a named parameter": (lambda s: s["state"].update(x={}), "parameter 'x' is unknown"),
-    "a text for an entry": (entry(exp_avg="x"), "parameter 0: exp_avg is no tensor"),
-    "a number for an entry": (entry(exp_avg=1.0), r"parameter 0: exp_avg has the shape \(\)"),
-    "a negative step": (entry(step=torch.tensor(-1.0)), "parameter 0: step is negative"),
-    "a step that is no number": (entry(step=torch.tensor(float("nan"))), "parameter 0: step is not finite"),
+    "a named parameter": (lambda s: s["state"].update(x={}), "state: x is unknown"),
+    "a text for an entry": (entry(exp_avg="x"), "state: 0: exp_avg is 'x'"),
+    "a number for an entry": (entry(exp_avg=1.0), "state: 0: exp_avg is 1.0"),
+    "a negative step": (entry(step=torch.tensor(-1.0)), "state: 0: step is not finite, or negative"),
+    "a step that is no number": (entry(step=torch.tensor(float("nan"))), "state: 0: step is not finite"),
 }
 FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "a text": ({"gamma": "x"}, "its field gamma is 'x', not float from 0.0 to 1.0"),
@@ -295,16 +307,16 @@ def test_fields_that_do_not_fit_are_refused_before_anything_changes(kind: str) -
 
 @pytest.mark.parametrize(("of", "into"), [("A2C", "PPO"), ("PPO", "A2C"), ("SAC", "TD3"), ("DQN", "QRDQN")])
 def test_a_file_of_another_algorithm_is_refused(of: str, into: str) -> None:
-    refused(model_file(of), new_model(into), "is unknown to the model|is missing|has the shape")
+    refused(model_file(of), new_model(into), "is unknown to the model|is missing|is a tensor")
 
 
 def test_an_automatic_coefficient_does_not_fit_a_fixed_one() -> None:
-    refused(model_file("SAC"), new_model("SAC, fixed coefficient"), "the state 'ent_coef_optimizer' is unknown")
+    refused(model_file("SAC"), new_model("SAC, fixed coefficient"), "ent_coef_tensor is missing")
 
 
 def test_another_architecture_is_refused() -> None:
     model = new_model("PPO", policy_kwargs={"net_arch": [9]})
-    refused(model_file("PPO"), model, r"has the shape \(8, 4\), expected \(9, 4\)")
+    refused(model_file("PPO"), model, r"is a tensor \(8, 4\) .* has a tensor \(9, 4\)")
 
 
 @pytest.mark.parametrize(
@@ -345,23 +357,6 @@ def test_a_file_without_fields_restores_the_weights() -> None:
     assert set(report.restored) == {"policy", "policy.optimizer"}
     assert report.skipped == ()
     assert same(model.policy.state_dict(), trained_model("PPO").policy.state_dict())
-
-
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_an_interruption_while_the_model_changes_is_undone(
-    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = new_model("SAC")
-    states, before = snapshot(model)
-
-    def interrupted(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(type(model), "_setup_lr_schedule", interrupted)
-    with pytest.raises(error):
-        load(model_file("SAC"), model)
-    assert same(states, snapshot(model)[0])
-    assert vars(model) == before
 
 
 def test_the_tensor_of_the_coefficient_stays_the_one_that_the_optimizer_changes() -> None:

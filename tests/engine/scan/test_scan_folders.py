@@ -61,7 +61,8 @@ def test_an_old_pickle_is_found_under_any_name(tmp_path: Path) -> None:
     write(tmp_path / "a.dat", b"cposix\nsystem\n(S'x'\ntR.")
     write(tmp_path / "b.txt", b"cats and dogs\nare here\n.")
     write(tmp_path / "c.txt", b"cposix\nsystem\n(S'x'\ntR and so on\xff")
-    assert rules(tmp_path) == [("a.dat", "pickle-dangerous-import")]
+    write(tmp_path / "d.txt", b"cposix\nsystem\nand so on\xff")
+    assert rules(tmp_path) == [("a.dat", "pickle-dangerous-import"), ("c.txt", "pickle-dangerous-import")]
 
 
 def test_an_archive_with_bytes_before_it_is_found_under_any_name(tmp_path: Path) -> None:

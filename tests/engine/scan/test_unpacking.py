@@ -65,6 +65,12 @@ def array(value: object) -> bytes:
     return file.getvalue()
 
 
+def array_of(kind: str) -> bytes:
+    """A file whose array has a kind as it is written, and which goes on like a hostile pickle."""
+    header = f"{{'descr': {kind}, 'fortran_order': False, 'shape': (1,)}}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + HOSTILE
+
+
 def arrays(**values: object) -> bytes:
     file = io.BytesIO()
     np.savez_compressed(file, **{name: np.array([value], dtype=object) for name, value in values.items()})
@@ -89,6 +95,10 @@ FILES: dict[str, tuple[bytes, str]] = {
     "torch in gzip": (gzip.compress(saved(Payload())), "archive/data.pkl"),
     "array": (array(Payload()), ""),
     "arrays": (arrays(a=1, b=Payload()), "b.npy"),
+    "array of a kind with another name": (array_of("'object'"), ""),
+    "array of a kind that is escaped": (array_of(r"'|\x4f'"), ""),
+    "array of records": (array_of("[('a', 'object')]"), ""),
+    "array among tensor data": (zipped({"data.pkl": HARMLESS, "data/0": array_of("'O'")}), "data/0"),
     "gzip": (gzip.compress(HOSTILE), ""),
     "bz2": (bz2.compress(HOSTILE), ""),
     "xz": (lzma.compress(HOSTILE), ""),
@@ -103,6 +113,7 @@ FILES: dict[str, tuple[bytes, str]] = {
     "tar in gzip": (gzip.compress(tarred({"x.pkl": HOSTILE})), "x.pkl"),
     "zip behind other bytes": (b"#!/bin/sh\n" + zipped({"x.pkl": HOSTILE}), "x.pkl"),
     "pickle before a zip": (HOSTILE + zipped({"x.txt": b""}), ""),
+    "old pickle without suffix in a zip": (zipped({"x": b"cposix\nsystem\n)R."}), "x"),
     "tensor data without a pickle next to it": (zipped({"other/data/0": HOSTILE}), "other/data/0"),
 }
 
@@ -128,8 +139,8 @@ SAFE = {
     "torch, old format": saved({"w": torch.ones(2)}, is_zip=False),
     "640 numbers in the old format of torch": saved(torch.ones(640), is_zip=False),
     "array of objects": array({"a": 1}),
-    "array named O": zipped({"x.npy": b"\x93NUMPY\x01\x00\x10\x00{'descr': '<f8'}" + HOSTILE}),
-    "zip": zipped({"readme.txt": b"cposix\nsystem\n)R.", "code.py": b"import os"}),
+    "array named O": zipped({"x.npy": array_of("[('O', '<f8')]")}),
+    "zip": zipped({"readme.txt": b"cats and dogs\nare here\n)R.", "code.py": b"import os"}),
     "tensor data that looks like a pickle": zipped({"a/data.pkl": HARMLESS, "a/data/0": HOSTILE}),
 }
 
@@ -143,9 +154,16 @@ def test_all_pickles_of_the_old_format_of_torch_are_read() -> None:
     """They may be of any protocol, and the last one, without an end, still calls what precedes the damage."""
     magic = pickle.dumps(0x1950A86A20F9469CFC6C, 0)
     assert places(magic + pickle.dumps(1001, 0) + pickle.dumps({}, 0) + b"cposix\nsystem\n)R") == [(DANGEROUS, "")]
-    five = magic + pickle.dumps({}, 0) * 4
-    assert places(five + b"cposix\nsystem\n)R") == []
-    assert places(pickle.dumps([1], 0) + b"cposix\nsystem\n)R") == []
+    assert places(pickle.dumps([1], 0) + b"cposix\nsystem\n)R") == [(DANGEROUS, "")]
+
+
+def test_what_follows_a_pickle_and_is_none_gives_no_findings() -> None:
+    for rest in (b"cposix\nsystem\n", b"cno-such\nmodule!\n)R.", b"configuration\nof all\nN0."):
+        assert places(HARMLESS + rest) == []
+
+
+def test_an_import_without_a_module_behind_a_call_does_not_undo_it() -> None:
+    assert places(HARMLESS + b"cposix\nsystem\n)R0cno-such\nmodule!\n.") == [(DANGEROUS, "")]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +179,7 @@ def test_all_pickles_of_the_old_format_of_torch_are_read() -> None:
         (zlib.compress(HARMLESS)[:-6], "cannot be read"),
         (b"\x1f\x8bdamaged", "cannot be read"),
         (array({"a": 1})[:-1], "ends before its pickle does"),
-        (b"\x93NUMPY\x02\x00\xff\xff\xff\xff", "array header of 4294967295 bytes"),
+        (b"\x93NUMPY\x02\x00\xff\xff\xff\xff", "reading array header, expected 4294967295 bytes"),
         (tarred({"x.pkl": HARMLESS})[:512] + b"x" * 512, "ends before|no pickle instruction|cannot be read"),
     ],
     ids=["empty", "text", "pickle", "zip", "gzip", "bz2", "xz", "zlib", "no gzip", "array", "header", "tar"],
@@ -200,13 +218,12 @@ def test_a_zip_bomb_is_unpacked_up_to_the_limit() -> None:
         ("scan-limit", "x.pkl"),
         (DANGEROUS, "y.pkl"),
     ]
-    assert "more than 1 MiB when unpacked; the rest was not scanned" in findings[1].message
+    assert "the rest was not scanned" in findings[1].message
 
 
 def test_what_precedes_the_limit_is_scanned_in_a_small_member_too() -> None:
     findings = found(zipped({"x.pkl": HOSTILE + bytes(1000)}), UnpackBudget(member_bytes=500))
     assert [each.rule for each in findings] == [DANGEROUS, "scan-limit"]
-    assert "more than 500 bytes when unpacked" in findings[1].message
 
 
 def test_all_members_together_are_unpacked_up_to_a_limit() -> None:
@@ -218,7 +235,6 @@ def test_all_members_together_are_unpacked_up_to_a_limit() -> None:
         ("scan-limit", "3.pkl"),
         ("scan-limit", "4.pkl"),
     ]
-    assert "more than 3 MiB of unpacked content together" in findings[0].message
     assert budget.left == 0
 
 
@@ -233,7 +249,7 @@ def test_the_limit_of_one_member_is_that_of_the_message() -> None:
     block = bytes(2**24)
     packed = b"".join(packer.compress(block) for _ in range(17)) + packer.flush()
     (finding,) = found(packed)
-    assert (finding.rule, "more than 256 MiB when unpacked" in finding.message) == ("scan-limit", True)
+    assert (finding.rule, "256 MiB in one member" in finding.message) == ("scan-limit", True)
 
 
 def test_archives_in_archives_are_opened_up_to_a_limit() -> None:

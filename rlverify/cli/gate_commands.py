@@ -1,0 +1,193 @@
+"""The commands that measure all claims: `audit`, and `gate` for CI."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.text import Text
+
+from rlverify.cli import options, run_options, tables
+from rlverify.cli.console import Lines, complain, mention, show
+from rlverify.evidence.files import alone_in
+from rlverify.gating.audit import Audit, audit
+from rlverify.gating.fallen import outcome_of_audit
+from rlverify.gating.git_base import Base, UnknownChangesError, find_base, known_base
+from rlverify.kill_matrix.committed import committed_problems, undetected, unwritten
+from rlverify.kill_matrix.plan import MatrixPlan
+from rlverify.kill_matrix.run import run_changed
+from rlverify.project.content import Project
+from rlverify.project.settings import ReportPaths, suites_alone
+from rlverify.records.errors import BrokenCodeError, UsageError
+from rlverify.records.problems import CLAIM_FELL, Problem, few, outcome_of
+from rlverify.reporting.formats import RUN_FORMATS, as_object
+from rlverify.reporting.outcome import Case, Outcome, lines_of
+from rlverify.running.executors import Executor, in_threads
+
+
+def audit_command(
+    context: typer.Context,
+    patterns: options.Patterns = None,
+    areas: options.Areas = None,
+    update: Annotated[bool, typer.Option("--update", help="Replace the committed evidence and reports.")] = False,
+    level: options.LevelOption = "quick",
+    junit: run_options.JUnitFile = None,
+    sarif: run_options.SarifFile = None,
+    summary: run_options.SummaryFile = None,
+    reports: options.Reports = None,
+    jobs: run_options.Jobs = None,
+    where: run_options.Where = "processes",
+    ray_address: run_options.RayAddress = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Measure claims; compare with what is expected and with what is committed."""
+    files = run_options.check_outputs({"junit": junit, "sarif": sarif, "summary": summary})
+    project = options.project_of(context)
+    chosen = options.chosen_ids(project, patterns, areas)
+    paths = options.report_paths(project, reports)
+    base = known_base(project)
+    with run_options.executor_of(where, jobs, ray_address) as executor:
+        result = _run_audit(context, paths, executor, base=base, chosen=chosen, level=level, update=update)
+    if missing := [str(each) for each in _incomplete(MatrixPlan(project)) if chosen is None or each.subject in chosen]:
+        result = replace(result, notes=(*result.notes, f"note: the gate will fail: {few(missing)}"))
+    outcome = outcome_of_audit(project, result)
+    run_options.write_texts(files, {name: RUN_FORMATS[name](outcome) for name in files})
+    if as_json:
+        content = {"claims": [as_object(record) for record in result.records], "notes": list(outcome.notes)}
+        show({**content, **outcome_of(outcome.problems)})
+    else:
+        show(tables.audit_table(result), Text(""))
+        if any(record.claim.figure is not None for record in result.records):
+            show(tables.figures_table(result.records), Text(""))
+        show(*map(Text, lines_of(outcome, run_options.places(files))))
+    raise typer.Exit(result.exit_code)
+
+
+def gate(
+    context: typer.Context,
+    patterns: options.Patterns = None,
+    areas: options.Areas = None,
+    base: options.Revision = None,
+    fail_fast: options.FailFast = False,
+    level: options.LevelOption = "quick",
+    junit: run_options.JUnitFile = None,
+    sarif: run_options.SarifFile = None,
+    summary: run_options.SummaryFile = None,
+    json_file: run_options.JsonFile = None,
+    reports: options.Reports = None,
+    jobs: run_options.Jobs = None,
+    where: run_options.Where = "processes",
+    ray_address: run_options.RayAddress = None,
+) -> None:
+    """Measure as `audit` does, and answer with the exit code: 0 as expected, 1 a claim fell, 2 the harness failed.
+
+    Every claim with a probe is measured. Of figures, runs are repeated: of those of which claim, experiment or evidence
+    differs from REV, and of about ten experiments that the number of commits chooses.
+    """
+    files = run_options.check_outputs({"junit": junit, "sarif": sarif, "summary": summary, "json": json_file})
+    if (alone := suites_alone(context.obj)) is not None:
+        with run_options.executor_of(where, jobs, ray_address) as executor:
+            raise typer.Exit(_gate_of_suites(*alone, files, executor))
+    project = options.project_of(context)
+    chosen = options.chosen_ids(project, patterns, areas)
+    try:
+        project.check()
+    except BrokenCodeError as error:
+        _answer(Outcome((), (Problem(error.place, CLAIM_FELL, error.reason),)), files)
+    paths = options.report_paths(project, reports)
+    since = _base(project, base)
+    with run_options.executor_of(where, jobs, ray_address) as executor:
+        result = _run_audit(context, paths, executor, level=level, base=since, chosen=chosen, fail_fast=fail_fast)
+        result = _with_catalogue_and_tests(project, paths, result, chosen, since, executor)
+        checks: tuple[Case, ...] = ()
+        if project.settings.suites and chosen is None:
+            result, checks = _with_suites(project, result)
+        outcome = outcome_of_audit(project, result, _repeated(result), since, executor)
+    _answer(replace(outcome, checks=checks), files)
+
+
+def _gate_of_suites(root: Path, names: tuple[str, ...], files: Mapping[str, Path], executor: Executor) -> int:
+    """Run the suites of a project that has nothing else."""
+    from rlverify.cli.check_command import run_and_report
+    from rlverify.cli.checking import Asked
+
+    if "summary" in files:
+        raise UsageError("this project has suites alone, and --summary is for the claims of a catalogue; leave it out")
+    sys.path += [str(folder) for folder in (root, root / "src") if folder.is_dir() and str(folder) not in sys.path]
+    return run_and_report(Asked(names, root), files, executor)
+
+
+def _base(project: Project, asked: str | None) -> Base | None:
+    """The commit to compare with; where Git does not know the one that is asked for, a line says so."""
+    if not asked:
+        return known_base(project)
+    try:
+        return find_base(project, asked)
+    except UnknownChangesError as error:
+        mention(f"note: {error}; of figures, only a sample is repeated")
+        return None
+
+
+def _repeated(result: Audit) -> str:
+    """Of how many figures a run was repeated, as a sentence; empty where no figure keeps its evidence."""
+    figures = sum(each.claim.figure is not None for each in result.records)
+    told = f"of {result.repeated} of {figures} figures, a run was repeated"
+    return f"{told}; {result.exact} gave the committed value exactly" if result.repeated else ""
+
+
+def _answer(outcome: Outcome, files: Mapping[str, Path]) -> NoReturn:
+    """Write the files, print what happened unless JSON is printed, and end with the exit code."""
+    run_options.write_texts(files, {name: RUN_FORMATS[name](outcome) for name in files})
+    if run_options.STDOUT not in files.values():
+        show(*map(Text, lines_of(outcome, run_options.places(files))))
+    raise typer.Exit(outcome.exit_code)
+
+
+def _with_catalogue_and_tests(
+    project: Project,
+    paths: ReportPaths,
+    result: Audit,
+    chosen: frozenset[str] | None,
+    since: Base | None,
+    executor: Executor,
+) -> Audit:
+    """Add what is wrong with the texts of the claims, their tests and the kill matrix; plant changed faults again."""
+    matrix_plan = MatrixPlan(project)
+    found = [*_incomplete(matrix_plan), *committed_problems(matrix_plan, paths)]
+    if chosen is not None:
+        found = [problem for problem in found if problem.subject in chosen]
+    notes = result.notes
+    if since is not None and not (result.problems or found):  # else the tests fail for the same reason
+        with alone_in(paths.working, complain):
+            planted, fallen = run_changed(
+                matrix_plan, since, chosen, executor=in_threads(executor), on_progress=Lines().probes
+            )
+        found += fallen
+        notes += (f"note: {planted} faults were planted again, as they, their targets or their tests changed",) * bool(
+            planted
+        )
+    return replace(result, problems=(*result.problems, *found), notes=notes)
+
+
+def _with_suites(project: Project, result: Audit) -> tuple[Audit, tuple[Case, ...]]:
+    """The result with what is not as expected in the project's suites, and the records of their checks."""
+    from rlverify.cli.checking import run_suites
+
+    checks, problems, note = run_suites(project.settings.suites, project.root)
+    return replace(result, problems=(*result.problems, *problems), notes=(*result.notes, note)), checks
+
+
+def _incomplete(matrix_plan: MatrixPlan) -> list[Problem]:
+    """What claims lack for the gate, though they can be measured without."""
+    return [*unwritten(matrix_plan.project), *undetected(matrix_plan)]
+
+
+def _run_audit(context: typer.Context, paths: ReportPaths, executor: Executor, **given: Any) -> Audit:
+    with alone_in(paths.working, complain):
+        lines = Lines()
+        shown: Any = {"on_progress": lines.probes, "on_figures": lines.figures, "on_repeats": lines.repeats}
+        return audit(options.project_of(context), paths, executor=executor, **shown, **given)
