@@ -19,7 +19,7 @@ from rlverify.checks.engine.rule import RULES
 from rlverify.checks.engine.session import TierName
 from rlverify.checks.pytest_door import details
 from rlverify.checks.targets import Target, import_targets
-from rlverify.cli.console import Lines, mention, plain_table
+from rlverify.cli.console import ProgressLine, mention, plain_table
 from rlverify.records.problems import CLAIM_FELL, HARNESS_FAILED, Problem
 from rlverify.reporting.check_formats import (
     CheckedSubject,
@@ -87,7 +87,7 @@ def run_checks(asked: Asked, executor: Executor) -> CheckRun:
 
 def _check(task: _CheckTask) -> tuple[CheckRecord, ...]:
     """The records of a subject, before them those of the rules that explain why others are inconclusive."""
-    target, lines, done = task.asked.imported()[task.number], Lines(), count()
+    target, lines, done = task.asked.imported()[task.number], ProgressLine(), count()
     target = replace(target, subject=replace(target.subject, name=task.name))
     records = check_subject(
         target.subject,

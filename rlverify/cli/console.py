@@ -20,7 +20,11 @@ from rlverify.records.problems import SCHEMA_VERSION
 PLAIN_WIDTH = 100
 """Of tables where there is no terminal and no variable COLUMNS."""
 SECONDS_BETWEEN_LINES = 10.0
-"""Between two lines of progress."""
+"""Between two lines of progress, where no bar can be drawn."""
+BAR = 20
+"""Characters of the bar."""
+ERASED = "\r\x1b[2K"
+"""Removes the bar from the line of the terminal."""
 
 
 def plain_table(*headings: str, wrapped: Sequence[str]) -> Table:
@@ -68,6 +72,9 @@ def mention(line: str) -> None:
 
 
 def _write(stream: TextIO, text: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(ERASED)
+        sys.stderr.flush()
     try:
         stream.write(text)
         stream.flush()
@@ -75,30 +82,37 @@ def _write(stream: TextIO, text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-class Lines:
-    """Print on stderr how many runs have ended, at most every ten seconds."""
+class ProgressLine:
+    """Shows on stderr how many runs have ended: a bar in a terminal, elsewhere a line every ten seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._last_line = clock, clock()
+        self._clock, self._started = clock, clock()
+        self._last_line = self._started
 
     def probes(self, done: int, total: int) -> None:
-        """Tell how many runs of probes have ended."""
-        self._write(f"measuring: {done} of {total} runs")
+        """Show how many runs of probes have ended."""
+        self._show(f"measuring: {done} of {total} runs", done, total)
 
     def repeats(self, done: int, total: int) -> None:
-        """Tell how many repeated runs of figures have ended."""
-        self._write(f"repeating: {done} of {total} runs of figures")
+        """Show how many repeated runs of figures have ended."""
+        self._show(f"repeating: {done} of {total} runs of figures", done, total)
 
     def figures(self, done: int, total: int) -> None:
-        """Tell how many paired runs have ended."""
+        """Show how many paired runs have ended, and how long the others may take."""
+        minutes = (self._clock() - self._started) / done * (total - done) / 60 if done else 0
+        left = f", about {minutes:.0f} min left" if minutes >= 1 else ""
         if total:
-            self._write(f"figures: {done} of {total} runs")
+            self._show(f"figures: {done} of {total} runs{left}", done, total)
 
     def checks(self, done: int, total: int, name: str) -> None:
-        """Tell how many checks have ended, and which one starts."""
-        self._write(f"checking {name} ({done} of {total} done)")
+        """Show how many checks have ended, and which one starts."""
+        self._show(f"checking {name} ({done} of {total} done)", done, total)
 
-    def _write(self, line: str) -> None:
-        if self._clock() - self._last_line >= SECONDS_BETWEEN_LINES:
+    def _show(self, line: str, done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            filled = BAR * done // max(total, 1)
+            bar = f"{'█' * filled}{'░' * (BAR - filled)} {line}"
+            _write(sys.stderr, bar[: get_terminal_size().columns - 1])
+        elif self._clock() - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = self._clock()
             mention(line)

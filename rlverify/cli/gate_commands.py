@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from rlverify.cli import options, run_options, tables
-from rlverify.cli.console import Lines, complain, mention, show
+from rlverify.cli.console import ProgressLine, complain, mention, show
 from rlverify.evidence.files import alone_in
 from rlverify.gating.audit import Audit, audit
 from rlverify.gating.fallen import outcome_of_audit
@@ -164,7 +164,7 @@ def _with_catalogue_and_tests(
     if since is not None and not (result.problems or found):  # else the tests fail for the same reason
         with alone_in(paths.working, complain):
             planted, fallen = run_changed(
-                matrix_plan, since, chosen, executor=in_threads(executor), on_progress=Lines().probes
+                matrix_plan, since, chosen, executor=in_threads(executor), on_progress=ProgressLine().probes
             )
         found += fallen
         notes += (f"note: {planted} faults were planted again, as they, their targets or their tests changed",) * bool(
@@ -188,6 +188,6 @@ def _incomplete(matrix_plan: MatrixPlan) -> list[Problem]:
 
 def _run_audit(context: typer.Context, paths: ReportPaths, executor: Executor, **given: Any) -> Audit:
     with alone_in(paths.working, complain):
-        lines = Lines()
+        lines = ProgressLine()
         shown: Any = {"on_progress": lines.probes, "on_figures": lines.figures, "on_repeats": lines.repeats}
         return audit(options.project_of(context), paths, executor=executor, **shown, **given)

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from rlverify.cli.console import Lines, complain, plain_table, show
+from rlverify.cli.console import ProgressLine, complain, plain_table, show
 from rlverify.cli.options import AsJson, Reports, project_of, report_paths
 from rlverify.cli.run_options import Jobs, RayAddress, Where, executor_of
 from rlverify.evidence.files import alone_in
@@ -83,8 +83,10 @@ def matrix(
         executor = in_threads(chosen)
         if fault is None:
             with alone_in(paths.working, complain):
-                result = run_matrix(matrix_plan, paths, update=update, executor=executor, on_progress=Lines().probes)
+                result = run_matrix(
+                    matrix_plan, paths, update=update, executor=executor, on_progress=ProgressLine().probes
+                )
         else:
-            result = run_fault(matrix_plan, fault, executor=executor, on_progress=Lines().probes)
+            result = run_fault(matrix_plan, fault, executor=executor, on_progress=ProgressLine().probes)
     show(*([result.as_object()] if as_json else matrix_parts(result)))
     raise typer.Exit(result.exit_code)

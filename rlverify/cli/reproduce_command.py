@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from rlverify.cli import tables
-from rlverify.cli.console import Lines, complain, show
+from rlverify.cli.console import ProgressLine, complain, show
 from rlverify.cli.options import AsJson, ClaimId, Reports, project_of, report_paths
 from rlverify.cli.run_options import Jobs, usable_cores
 from rlverify.cli.tables import plan_table, quantities_table, verdict_lines
@@ -147,7 +147,7 @@ def _runs(
             paths.runs,
             {claim.experiment: seeds},
             executor=ProcessExecutor(jobs or usable_cores()),
-            on_progress=Lines().figures,
+            on_progress=ProgressLine().figures,
             code=CurrentCode(project),
         )
     return found[claim.experiment]

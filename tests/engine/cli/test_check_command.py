@@ -16,7 +16,7 @@ import pytest
 
 from rlverify.checks.engine.rule import RULES
 from rlverify.cli.app import run
-from rlverify.cli.console import Lines
+from rlverify.cli.console import ProgressLine
 from tests.engine.checks.tiny_learners import write_learners
 from tests.engine.in_process import rlverify_here
 from tests.engine.messages import is_one_line
@@ -277,7 +277,7 @@ def test_colour_in_a_terminal_alone(check: Check, monkeypatch: pytest.MonkeyPatc
 
 def test_progress_is_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     times = [0.0, 4.0, 10.0, 10.0, 15.0]
-    lines = Lines(clock=lambda: times.pop(0))
+    lines = ProgressLine(clock=lambda: times.pop(0))
     for number, name in enumerate(("deterministic", "resume_is_exact", "settings_survive")):
         lines.checks(number, 3, f"ppo: {name}")
     assert capsys.readouterr() == ("", "checking ppo: resume_is_exact (1 of 3 done)\n")

@@ -6,13 +6,13 @@ import pytest
 from rich.text import Text
 
 from rlverify.cli.app import run
-from rlverify.cli.console import PLAIN_WIDTH, Lines, plain_table, show
+from rlverify.cli.console import PLAIN_WIDTH, ProgressLine, plain_table, show
 from tests.engine.project_folders import PROJECTS
 
 
-def progress(times: list[float]) -> Lines:
+def progress(times: list[float]) -> ProgressLine:
     """Lines that read the time from a list."""
-    return Lines(clock=lambda: times.pop(0))
+    return ProgressLine(clock=lambda: times.pop(0))
 
 
 def test_progress_is_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,14 +32,14 @@ def test_what_is_repeated_follows_in_lines_of_its_own(capsys: pytest.CaptureFixt
 
 
 def test_figures_have_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = progress([0.0, 9.0, 10.0, 10.0, 11.0])
+    shown = progress([0.0, 9.0, 60.0, 60.0, 60.0, 61.0, 61.0])
     for done in (0, 1, 2):
         shown.figures(done, 9)
-    assert capsys.readouterr() == ("", "figures: 1 of 9 runs\n")
+    assert capsys.readouterr() == ("", "figures: 1 of 9 runs, about 8 min left\n")
 
 
 def test_no_figures_are_no_line(capsys: pytest.CaptureFixture[str]) -> None:
-    progress([0.0, 10.0, 10.0]).figures(0, 0)
+    progress([0.0]).figures(0, 0)
     assert capsys.readouterr() == ("", "")
 
 

@@ -365,14 +365,6 @@ def test_show_and_list_tell_of_figures(project: Command) -> None:
     assert json.loads(project("show", "FIG-BETTER", "--json")[1])["figure"]["claimed"] == [0.0, "inf"]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(None, "time left unknown"), (0.0, "about 0 s left"), (89.0, "about 89 s left"), (600.0, "about 10 min left")],
-)
-def test_time_left_is_told_in_minutes(seconds: float | None, words: str) -> None:
-    assert left_in_words(seconds) == words
-
-
 def test_a_plot_of_a_figure_shows_its_committed_values(reports: Path) -> None:
     assert "<title>Gains</title>" in (reports / "plots" / "gains.svg").read_text()
     assert not (reports / "plots" / "gains.json").exists()
