@@ -59,7 +59,7 @@ def save_load(*, state: Sequence[str], name: str = "save_load") -> Rule:
         raise ValueError("state is empty, so nothing would be compared; name the attributes that have to survive")
 
     def survives(session: SubjectSession) -> CheckFinding:
-        with session.folder(trained_steps=session.steps) as folder:
+        with session.folder(has_model=True) as folder:
             before, after = session.run(lambda: _before_and_after(session, folder, paths))
         lost = [path for path in paths if before[path] != after[path]]
         if not lost:
@@ -81,8 +81,7 @@ def save_load(*, state: Sequence[str], name: str = "save_load") -> Rule:
 def _before_and_after(
     session: SubjectSession, folder: Path, paths: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    model = session.make()
-    session.learn(model, session.steps)
+    model = session.trained_model()
     loaded = session.loaded(folder)
     for path in paths:
         if not leaves_below(model, path):
@@ -119,9 +118,7 @@ def holds(
 
     def checked(session: SubjectSession) -> CheckFinding:
         def action() -> str | None:
-            model = session.make()
-            session.learn(model, session.steps)
-            found = function(model)
+            found = function(session.trained_model())
             if found is not None and not isinstance(found, str):
                 raise TypeError(f"{shown} returned {found!r:.80}; return None, or what is wrong as a text")
             return found

@@ -94,6 +94,13 @@ class Adapter:
         """A model of the library's own class with the same arguments; the model itself if it has no class of yours."""
         raise NotSupportedError("the adapter has no library_twin()")
 
+    def smaller(self, model: Any) -> Mapping[str, Any]:  # noqa: ARG002
+        """Arguments for `with_settings` with which the model trains in less time and otherwise as it did; may be empty.
+
+        Only what costs time: the length of a rollout, sizes of batches and buffers, epochs, steps before learning starts.
+        """
+        return {}
+
     def unknown_settings(self, model: Any) -> Mapping[str, Mapping[str, Any]]:  # noqa: ARG002
         """Arguments for `with_settings` that hold a name that does not exist, by the place of that name."""
         return {UNKNOWN: {UNKNOWN: 1}}

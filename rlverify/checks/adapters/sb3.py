@@ -21,6 +21,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 
 from rlverify.checks.adapters.adapter import STEPS, UNKNOWN, Adapter, NotSupportedError
 from rlverify.checks.state.owners import owner_of_class
+from rlverify.checks.adapters.sb3_sizes import smaller_settings
 
 TARGETS: Final = ("q_net_target", "quantile_net_target", "critic_target", "actor_target")
 SEEN: Final = ("new_obs", "actions", "rewards", "dones")
@@ -118,6 +119,10 @@ class SB3Adapter(Adapter):
     def library_twin(self, model: BaseAlgorithm) -> BaseAlgorithm:
         """The nearest class of Stable-Baselines3 or sb3-contrib, with a policy of theirs and the same environment."""
         return library_twin(model)
+
+    def smaller(self, model: BaseAlgorithm) -> Mapping[str, Any]:
+        """Short rollouts, few epochs, small batches and buffers, an early start of learning, two environments."""
+        return smaller_settings(model)
 
     def unknown_settings(self, model: BaseAlgorithm) -> Mapping[str, Mapping[str, Any]]:
         """An unknown argument of the class, of the policy, of the optimizer, and of the network architecture."""

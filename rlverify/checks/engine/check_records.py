@@ -101,6 +101,7 @@ class CheckRecord:
     :param known: why this check may fail, by the caller; None if it must pass
     :param library: of a failure, what the library's own class has of it; None for nothing
     :param strict: whether a failure counts although it is the library's
+    :param shrunk: which settings of the subject were made smaller, in a line; or why none was
     """
 
     subject: str
@@ -114,6 +115,7 @@ class CheckRecord:
     library: LibraryFailure | None = None
     strict: bool = False
     reproduction: str = ""
+    shrunk: str = ""
 
     @property
     def status(self) -> Status:

@@ -65,6 +65,13 @@ def that_trains(adapter: Adapter) -> Adapter:
     return adapter
 
 
+def trains_alike(adapter: Adapter, other: Adapter) -> bool:
+    """Whether both train with the same method `learn` of the same adapter."""
+    while isinstance(adapter, Wrapped) and type(adapter).learn is Wrapped.learn:
+        adapter = adapter.inner
+    return adapter is other
+
+
 def forget(path: str) -> GenericFault:
     """After a load, the leaf at ``path`` has the value of a fresh model; zero, where a fresh model does not have it.
 

@@ -8,6 +8,7 @@ subject is left behind. Systems without fork (Windows) run the action in this pr
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import pickle
 import select
@@ -16,11 +17,12 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from rlverify.records.attempts import Crash, attempt
 from rlverify.records.process import pin_threads
@@ -56,22 +58,79 @@ def in_process(action: Callable[[], Result], seconds: float) -> Result | Failed:
     """
     if not hasattr(os, "fork"):
         return _outcome(action)
+    child, reading = _started(lambda writing: _run_and_exit(action, writing))
+    content = b""
+    try:
+        content, in_time = _read(reading, child, time.monotonic() + seconds)
+    finally:
+        status = _ended(child, is_done=bool(content))
+        os.close(reading)
+    return _received(content, in_time, seconds, status)
+
+
+class Server:
+    """A process that answers requests until it is ended; what it keeps between them never reaches the caller.
+
+    :param answer: called in the process with the arguments of `ask`, which have to be picklable, as its answer has
+    """
+
+    def __init__(self, answer: Callable[..., Any]) -> None:
+        requests, self._writing = os.pipe()
+        self.child, self._reading = _started(lambda writing: self._serve(answer, requests, writing))
+        os.close(requests)
+        self.end = weakref.finalize(self, _end_server, self.child, os.getpid(), (self._writing, self._reading))
+
+    def _serve(self, answer: Callable[..., Any], requests: int, writing: int) -> None:
+        """Be the process."""
+        os.close(self._writing)
+        _become_child()
+        with os.fdopen(requests, "rb") as file:
+            while True:
+                request = pickle.load(file)  # noqa: S301  # from our own parent
+                _send(writing, _framed(_pickled(_outcome(lambda request=request: answer(*request)))))  # type: ignore[misc]
+
+    def ask(self, *request: Any, seconds: float = math.inf) -> Any:
+        """The answer, or `Failed` after which the process has ended."""
+        content, in_time, status = b"", True, 0
+        try:
+            _send(self._writing, pickle.dumps(request))
+            content, in_time = _read(self._reading, self.child, time.monotonic() + seconds)
+        finally:
+            if not content:
+                status = self.end() or 0
+        return _received(content, in_time, seconds, status)
+
+
+
+
+def _end_server(child: int, owner: int, pipes: Sequence[int]) -> int:
+    if os.getpid() != owner:  # a fork of the process that it belongs to
+        return 0
+    for each in pipes:
+        os.close(each)
+    return _ended(child, is_done=False)
+
+
+def _started(be_child: Callable[[int], object]) -> tuple[int, int]:
+    """A fork that is the child of a pipe, and where to read what it writes."""
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe()
     with _no_interrupt():  # until the process is known to who has to end it
         child = _forked()
         if child == 0:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-            os.close(reading)
-            _run_and_exit(action, writing)
-    content = b""
-    try:
-        os.close(writing)
-        content, in_time = _read(reading, child, time.monotonic() + seconds)
-    finally:
-        status = _ended(child, is_done=bool(content))
-        os.close(reading)
+            try:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+                os.close(reading)
+                be_child(writing)
+            finally:  # nothing may return into the parent's code
+                os._exit(1)
+    os.close(writing)
+    return child, reading
+
+
+def _received(content: bytes, in_time: bool, seconds: float, status: int) -> Any:
+    """What a process sent, or why it did not."""
     if content:
         found = attempt(lambda: pickle.loads(content))  # noqa: S301  # from our own child
         return Failed(f"what it returned cannot be read: {found.line}") if isinstance(found, Crash) else found
@@ -133,10 +192,7 @@ def _run_and_exit(action: Callable[[], object], writing: int) -> None:
     """Be the child: run, send, and end without the cleanup of the parent's objects."""
     own, content = os.getpid(), b""
     try:
-        os.setpgid(0, 0)
-        adopt_orphans()
-        _separate_streams()
-        pin_threads()
+        _become_child()
         content = _pickled(_outcome(action))
     finally:  # nothing may return into the parent's code
         error = sys.exception()  # such as KeyboardInterrupt, which is no crash
@@ -144,8 +200,19 @@ def _run_and_exit(action: Callable[[], object], writing: int) -> None:
         if os.getpid() == own:  # else the action forked, and this is its child
             attempt(sys.stderr.flush)
             end_own_descendants()
-            _send(writing, len(content).to_bytes(HEADER, "big") + content)
+            _send(writing, _framed(content))
         os._exit(0 if error is None else 1)
+
+
+def _become_child() -> None:
+    os.setpgid(0, 0)
+    adopt_orphans()
+    _separate_streams()
+    pin_threads()
+
+
+def _framed(content: bytes) -> bytes:
+    return len(content).to_bytes(HEADER, "big") + content
 
 
 def _send(writing: int, content: bytes) -> None:

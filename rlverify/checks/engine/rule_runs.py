@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import sysconfig
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,10 @@ from rlverify.checks.engine.check_records import (
     known_failure,
 )
 from rlverify.checks.engine.library import library_failure, twin_of
+from rlverify.checks.engine.isolation import Failed, Server, in_process, is_copied_by_fork
 from rlverify.checks.engine.rule import RULES, Rule, inconclusive
-from rlverify.checks.engine.session import SubjectError, SubjectSession, TierName
+from rlverify.checks.engine.session import SubjectError, SubjectSession, TierName, hide_warnings
+from rlverify.checks.engine.sizes import smaller_model, what_is_smaller
 from rlverify.checks.engine.subjects import Runs, Subject, subject
 from rlverify.checks.state.random_state import kept
 from rlverify.records.attempts import Crash, attempt
@@ -41,6 +45,7 @@ def check_algorithm(
     limit: float = 60.0,
     tier: TierName = "default",
     strict: bool = False,
+    as_is: bool = False,
     on_check: Progress = lambda _subject, _check: None,
 ) -> list[CheckRecord]:
     """Run the rules on one algorithm; nothing is raised for what the algorithm does.
@@ -54,19 +59,13 @@ def check_algorithm(
     :param limit: seconds that each process of a check may take
     :param tier: ``smoke``: no check starts after seven seconds, and nothing is proven; ``full``: more proofs
     :param strict: whether failures count that the library's own class has as well
+    :param as_is: whether settings that only cost time, such as the length of a rollout, stay as they are
     :param on_check: called with the names of subject and rule before each rule
     :raises UnknownRuleError: if there is no rule of a name
     :raises ValueError: if there is no such tier
     """
-    made = subject(
-        factory,
-        name=name,
-        adapter=adapter,
-        expected_failures=expected_failures,
-        limit=limit,
-        tier=tier,
-        strict=strict,
-    )
+    own: dict[str, Any] = {"expected_failures": expected_failures, "limit": limit, "tier": tier, "as_is": as_is}
+    made = subject(factory, name=name, adapter=adapter, strict=strict, **own)
     return check_subject(made, checks=checks, on_check=on_check)
 
 
@@ -76,9 +75,12 @@ def check_subject(
     """Run the rules on a subject, those that others rest on first."""
     chosen, runs = chosen_rules(made, checks), Runs()
     records = []
-    for rule in chosen:
-        on_check(made.name, rule.name)
-        records.append(record_of(rule, made, runs))
+    try:
+        for rule in chosen:
+            on_check(made.name, rule.name)
+            records.append(record_of(rule, made, runs))
+    finally:
+        runs.end()
     return records
 
 
@@ -103,36 +105,96 @@ class UnknownRuleError(ValueError):
     """There is no rule of this name."""
 
 
-def _session(made: Subject) -> SubjectSession | CheckFinding:
-    """What runs the subject, or the finding of every check if the subject cannot be made."""
-    session = SubjectSession(made.factory, made.adapter or Adapter(), made.limit, tier=made.tier)
+@dataclass(frozen=True)
+class Look:
+    """What a fresh model shows.
+
+    :param adapter: the name of the adapter that talks to it
+    :param modules: those that were imported to make it
+    :param is_smaller: whether it trains with smaller settings
+    :param shrunk: what was made smaller, in a line; or why nothing was
+    """
+
+    adapter: str
+    modules: tuple[str, ...]
+    is_smaller: bool = False
+    shrunk: str = ""
+
+
+def look_at(made: Subject) -> Look | str:
+    """Make the subject, in this process; or what is wrong with what its factory returned."""
     before = installed_modules()
+    model = SubjectSession(made.factory, Adapter()).make()
+    name = adapter_name(model)
+    if model is None or (made.adapter is None and name == "plain" and not hasattr(model, "learn")):
+        advice = "return the model" if model is None else "give an adapter"
+        return f"the factory returned {type(model).__name__}, which has no learn(); {advice}"
+    adapter = made.adapter or adapter_named(name)
+    adapter.optimizers(model)
+    is_smaller, shrunk = (False, "") if made.as_is else what_is_smaller(adapter, model)
+    return Look(name, tuple(sorted(installed_modules() - before)), is_smaller, shrunk)
 
-    def action() -> tuple[str, list[str]] | str:
-        model = session.make()
-        name = adapter_name(model)
-        if model is None or (made.adapter is None and name == "plain" and not hasattr(model, "learn")):
-            advice = "return the model" if model is None else "give an adapter"
-            return f"the factory returned {type(model).__name__}, which has no learn(); {advice}"
-        (made.adapter or adapter_named(name)).optimizers(model)
-        return name, sorted(installed_modules() - before)
 
-    found = attempt(lambda: session.run(action, shows_warnings=True))
-    if isinstance(found, Crash):
-        return _error(found)
-    if isinstance(found, str):
-        return CheckFinding(Status.ERROR, seen=found)
-    name, modules = found
-    preload(modules)
-    return session if made.adapter is not None else replace(session, adapter=adapter_named(name))
+def session_of(made: Subject, look: Look) -> SubjectSession:
+    """What runs a subject that was looked at."""
+    adapter = made.adapter or adapter_named(look.adapter)
+    factory = partial(smaller_model, adapter, made.factory) if look.is_smaller else made.factory
+    return SubjectSession(factory, adapter, made.limit, tier=made.tier, shrunk=look.shrunk)
+
+
+@dataclass
+class _Engine:
+    """Runs the rules in the process of a server, which has trained a model."""
+
+    made: Subject
+    runs: Runs = field(default_factory=Runs)
+
+    def __call__(self, method: str, *arguments: Any) -> Any:
+        return getattr(self, method)(*arguments)
+
+    def look(self) -> Look | str:
+        found = look_at(self.made)
+        if isinstance(found, Look):
+            self.runs.session = session_of(self.made, found)
+        return found
+
+    def train(self) -> bool:
+        hide_warnings()
+        assert isinstance(self.runs.session, SubjectSession)
+        self.runs.session.train_start()
+        return is_copied_by_fork()
+
+    def judge(self, rule: str, base: CheckRecord, is_again: bool) -> CheckRecord:
+        assert isinstance(self.runs.session, SubjectSession)
+        if is_again:
+            self.runs.findings.pop(rule, None)
+        return _judged(known_rules(self.made)[rule], self.runs.session, self.runs, base)
+
+
+def known_rules(made: Subject) -> dict[str, Rule]:
+    """All rules that can be run on a subject, by name."""
+    return {**RULES, **(made.rules or {})}
+
+
+def _session(made: Subject, runs: Runs) -> SubjectSession | CheckFinding:
+    """What runs the subject, or the finding of every check if the subject cannot be made."""
+    runs.served, server = known_rules(made), Server(_Engine(made)) if hasattr(os, "fork") else None
+    found = server.ask("look", seconds=made.limit) if server else in_process(lambda: look_at(made), made.limit)
+    if not isinstance(found, Look):
+        return CheckFinding(Status.ERROR, seen=found.reason if isinstance(found, Failed) else found)
+    if server is not None and server.ask("train", seconds=made.limit) is True:
+        runs.server = server
+    else:
+        preload(found.modules)
+    return session_of(made, found)
 
 
 def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
     """Run one rule on a subject, and prove it if it passes."""
     started = time.monotonic()
-    session = runs.session = runs.session if runs.session is not None else _session(made)
-    if rule.name in runs.reported:
-        runs.findings.pop(rule.name, None)
+    if runs.session is None or (runs.server is not None and not runs.server.end.alive):
+        runs.session = _session(made, runs)
+    session, is_again = runs.session, rule.name in runs.reported
     runs.reported.add(rule.name)
     base = CheckRecord(made.name, rule.name, rule.family, rule.severity, CheckFinding(Status.ERROR))
     known, lines = known_failure(made.expected_failures, rule.name), made.reproduction(rule.name)
@@ -142,7 +204,15 @@ def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
     if made.tier.seconds is not None and runs.seconds >= made.tier.seconds:
         spent = f"not run: the {made.tier.seconds:g} seconds of the tier {made.tier.name} are used up"
         return replace(base, finding=replace(inconclusive(spent), expected=rule.expected))
-    record = _judged(rule, session, runs, base)
+    base = replace(base, shrunk=session.shrunk)
+    if runs.server is not None and runs.served.get(rule.name) is rule:
+        record = runs.server.ask("judge", rule.name, base, is_again)
+        if isinstance(record, Failed):
+            record = replace(base, finding=CheckFinding(Status.ERROR, rule.expected, record.reason))
+    else:
+        if is_again:
+            runs.findings.pop(rule.name, None)
+        record = _judged(rule, session, runs, base)
     runs.seconds += time.monotonic() - started
     return record
 

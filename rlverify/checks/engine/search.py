@@ -128,8 +128,7 @@ class Search:
         if self.made is not None:
             return self.made
         session = self.session
-        model = session.make()
-        session.learn(model, session.steps)
+        model = session.trained_model()
         generators, loaded = global_state(), session.loaded(self.folder)
         return LoadedPair(model, generators, loaded, differences(model, loaded))
 

@@ -6,13 +6,14 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 from rlverify.checks.adapters.adapter import Adapter, NotSupportedError
+from rlverify.checks.engine.faults import trains_alike
 from rlverify.checks.engine.isolation import Failed, in_process
-from rlverify.checks.state.random_state import seed_globals
+from rlverify.checks.state.random_state import global_state, seed_globals, set_global_state
 from rlverify.checks.state.trained import named_parameters, optimizer_names
 from rlverify.checks.state.tree import Leaf, digests, walk
 
@@ -88,14 +89,33 @@ class Trained:
 
 
 @dataclass
+class Start:
+    """A model that was trained for some steps, in a process of which the processes of actions are forks.
+
+    :param trace: one digest for each step
+    :param generators: the state of the global random generators after the training
+    :param is_used: whether this process has gone on with it
+    """
+
+    model: Any
+    adapter: Adapter
+    steps: int
+    trace: list[str]
+    generators: dict[str, Any]
+    is_used: bool = False
+
+
+@dataclass
 class Known:
     """What sessions of one subject know of it, whatever fault is planted into their adapters.
 
     :param wholes: training without an interruption, with the adapter that trained and the steps of both pieces
+    :param start: a model at the interruption; None if each process trains one of its own
     """
 
     spans: tuple[int, int] | None = None
     wholes: list[tuple[Adapter, tuple[int, int], Trained]] = field(default_factory=list)
+    start: Start | None = None
 
 
 @dataclass
@@ -105,6 +125,7 @@ class SubjectSession:
     :param factory: makes a fresh model; called in processes of their own only
     :param volatile: paths of leaves that differ between two equal runs, such as times; found by the first gate
     :param spans: steps before and after an interruption; None for as many as the adapter says
+    :param shrunk: which settings of the model are smaller than the factory's, in a line
     :param known: shared by the sessions that `dataclasses.replace` makes of this one
     """
 
@@ -115,6 +136,7 @@ class SubjectSession:
     spans: tuple[int, int] | None = None
     tier: Tier = TIERS["default"]
     known: Known = field(default_factory=Known)
+    shrunk: str = ""
 
     def run(self, action: Callable[[], Result], *, shows_warnings: bool = False, limit: float | None = None) -> Result:
         """What an action returns, run in a process of its own.
@@ -162,6 +184,44 @@ class SubjectSession:
         trace = self.adapter.learn(model, steps)
         return [] if trace is None else [digest_of(each) for each in trace]
 
+    def trained_model(self) -> Any:
+        """A model that was trained for `steps`; to be called inside of `run`."""
+        return self.trained_with_trace()[0]
+
+    def trained_with_trace(self) -> tuple[Any, list[str]]:
+        """Such a model, and what `learn` gave: the shared one, where the adapter trains as the one that trained it."""
+        start = self._own_start()
+        if start is None or start.is_used:
+            model = self.make()
+            return model, self.learn(model, self.steps)
+        start.is_used = True
+        set_global_state(start.generators)
+        return start.model, list(start.trace)
+
+    def _own_start(self) -> Start | None:
+        start = self.known.start
+        is_own = start is not None and start.steps == self.steps and trains_alike(self.adapter, start.adapter)
+        return start if is_own else None
+
+    def alone(self) -> SubjectSession:
+        """The same session, but each of its processes trains a model of its own."""
+        return replace(self, known=replace(self.known, start=None))
+
+    def gave_up_start(self) -> bool:
+        """Whether there was a shared model; from now on, each process trains one of its own."""
+        if self._own_start() is None:
+            return False
+        self.known.start = None
+        self.known.wholes.clear()
+        return True
+
+    def train_start(self) -> None:
+        """Train the model of which the processes of actions get a copy, in this process."""
+        model = self.make()
+        self.known.spans = self.adapter.steps(model), self.adapter.steps_after(model)
+        trace = self.learn(model, self.steps)
+        self.known.start = Start(model, self.adapter, self.steps, trace, global_state())
+
     def supports(self, method: str) -> bool:
         """Whether the adapter overrides a method, which says that it can do what the method is for."""
         return getattr(type(self.adapter), method) is not getattr(Adapter, method)
@@ -181,22 +241,17 @@ class SubjectSession:
         return found
 
     @contextmanager
-    def folder(self, *, trained_steps: int = 0) -> Iterator[Path]:
-        """A folder for what a check saves; with a fresh model in it that was trained for some steps, if any."""
+    def folder(self, *, has_model: bool = False) -> Iterator[Path]:
+        """A folder for what a check saves; with a model in it that was trained for `steps`, if asked for."""
         with tempfile.TemporaryDirectory(prefix="rlverify-check-") as name:
-            if trained_steps:
-                self.saved(trained_steps, Path(name))
+            if has_model:
+                self.saved(Path(name))
             yield Path(name)
 
-    def saved(self, steps: int, folder: Path) -> None:
-        """Train a fresh model and save it."""
-
-        def action() -> None:
-            model = self.make()
-            self.learn(model, steps)
-            self.adapter.save(model, folder)
-
-        self.run(action)
+    def saved(self, folder: Path) -> None:
+        """Save a model that was trained for `steps`."""
+        self.steps  # noqa: B018  # known before the process starts
+        self.run(lambda: self.adapter.save(self.trained_model(), folder))
 
     def loaded(self, folder: Path) -> Any:
         """A model that `saved` wrote, with global generators in another state; to be called inside of `run`."""
@@ -216,11 +271,16 @@ def digest_of(value: Any) -> str:
 
 def _supported(action: Callable[[], Result], shows_warnings: bool) -> Result | Unsupported:
     if not shows_warnings:
-        warnings.showwarning = _not_shown
+        hide_warnings()
     try:
         return action()
     except NotSupportedError as error:
         return Unsupported(str(error))
+
+
+def hide_warnings() -> None:
+    """From now on, print no warning in this process; filters can turn them into errors."""
+    warnings.showwarning = _not_shown
 
 
 def _not_shown(*_of_the_warning: Any, **_more: Any) -> None:

@@ -12,6 +12,7 @@ from rlverify.checks.adapters.adapter import Adapter
 from rlverify.checks.engine.check_records import CheckFinding, ExpectedFailures
 from rlverify.checks.engine.library import Twin
 from rlverify.checks.engine.rule import RULES, Rule
+from rlverify.checks.engine.isolation import Server
 from rlverify.checks.engine.session import TIERS, SubjectSession, Tier, TierName, tier_named
 from rlverify.checks.state.parts import is_module
 
@@ -23,6 +24,8 @@ class Runs:
     :param session: what runs it, or the finding of every check if it cannot be made; None before the first check
     :param reported: rules whose finding was reported; asked again, they are run again
     :param twin: what `twin_of` gave, or nothing before the first failure
+    :param server: a process with a trained model, of which each process of a check is a fork; None if there is none
+    :param served: the rules that it knows
     """
 
     session: SubjectSession | CheckFinding | None = None
@@ -30,6 +33,13 @@ class Runs:
     reported: set[str] = field(default_factory=set)
     seconds: float = 0.0
     twin: tuple[Twin | None, ...] = ()
+    server: Server | None = None
+    served: Mapping[str, Rule] = field(default_factory=dict)
+
+    def end(self) -> None:
+        """End the process of these checks."""
+        if self.server is not None:
+            self.server.end()
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,7 @@ class Subject:
     :param expected_failures: reasons for which rules may fail, or `KnownFailure`, by name of the rule; such a rule has
         to fail
     :param strict: whether failures count that the library's own class has as well
+    :param as_is: whether settings that only cost time stay as they are
     :param rules: the checks of a suite, by name; None for all rules that there are
     :param door: the function that checks it, if it is no algorithm
     """
@@ -52,6 +63,7 @@ class Subject:
     limit: float = 60.0
     tier: Tier = TIERS["default"]
     strict: bool = False
+    as_is: bool = True
     rules: Mapping[str, Rule] | None = None
     door: str = ""
     runs: Runs = field(default_factory=Runs, init=False, repr=False, compare=False)
@@ -78,6 +90,7 @@ def subject(
     limit: float = 60.0,
     tier: TierName = "default",
     strict: bool = False,
+    as_is: bool = False,
 ) -> Subject:
     """A subject for the checks.
 
@@ -90,6 +103,7 @@ def subject(
     :param tier: in ``smoke``, no check starts after seven seconds and none is proven; ``full`` has more proofs
     :param strict: whether failures count that the class of Stable-Baselines3 or sb3-contrib has as well, of which the
         model is or derives
+    :param as_is: whether settings that only cost time, such as the length of a rollout, stay as they are
     :raises ValueError: if there is no such tier, or an argument cannot be used
     """
     check_settings(adapter, limit)
@@ -99,6 +113,7 @@ def subject(
         "limit": limit,
         "tier": tier_named(tier),
         "strict": strict,
+        "as_is": as_is,
     }
     if not callable(factory) or is_module(factory) or (hasattr(factory, "learn") and not isinstance(factory, type)):
         model = factory

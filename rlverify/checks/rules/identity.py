@@ -43,8 +43,7 @@ def optimizers_hold_the_parameters(session: SubjectSession) -> CheckFinding:
 
 def _after_load(session: SubjectSession) -> str:
     with session.folder() as folder:
-        model = session.make()
-        session.learn(model, session.steps)
+        model = session.trained_model()
         session.adapter.save(model, folder)
         return _mismatch(session, session.loaded(folder))
 
@@ -130,8 +129,7 @@ def set_parameters_copies(session: SubjectSession) -> CheckFinding:
 
 
 def _changed_elsewhere(session: SubjectSession, trained: str) -> list[str]:
-    source, receiver = session.make(), session.make()
-    session.learn(source, session.steps)
+    source, receiver = session.trained_model(), session.make()
     session.adapter.set_parameters(receiver, session.adapter.get_parameters(source))
     model, other = (source, receiver) if trained == "source" else (receiver, source)
     before = session.result(other)

@@ -65,8 +65,7 @@ def normalizer_is_finite_and_saved(session: SubjectSession) -> CheckFinding:
     with session.folder() as folder:
 
         def trained() -> dict[str, Any]:
-            model = session.make()
-            session.adapter.learn(model, session.adapter.steps(model))
+            model = session.trained_model()
             session.adapter.save(model, folder)
             return _copied(session.adapter.normalizer_state(model))
 
@@ -118,7 +117,6 @@ def _flat(observation: Any) -> Any:
 
 
 @rule("populations", "high", faults=[faults.KEEPS_LEARNING_RATE, RESTORES_LAST_GROUP])
-@in_a_process
 def explored_values_train(session: SubjectSession) -> CheckFinding:
     """A learning rate that was set after set_parameters() is that of the next update.
 
@@ -127,12 +125,12 @@ def explored_values_train(session: SubjectSession) -> CheckFinding:
     """
 
     def used(value: float) -> dict[str, list[float]]:
-        source, receiver = session.make(), session.make()
-        session.adapter.learn(source, session.adapter.steps(source))
+        source, receiver = session.trained_model(), session.make()
         session.adapter.set_parameters(receiver, session.adapter.get_parameters(source))
         session.adapter.set_learning_rate(receiver, value)
         found = rates_used(session.adapter.optimizers(receiver))
         session.adapter.learn(receiver, session.adapter.steps(receiver))
         return found
 
-    return judged(used)
+    session.steps  # noqa: B018  # known before the processes start
+    return judged(lambda value: session.run(lambda: used(value)))

@@ -102,10 +102,7 @@ def returns_minus_values_are_advantages(session: SubjectSession) -> CheckFinding
     If returns are scaled and values are not, the value function learns another target than the advantages use. If an
     update normalises the buffer in place, every later epoch normalises again.
     """
-    steps = session.steps
-    model = session.make()
-    session.adapter.advantages(model)
-    session.adapter.learn(model, steps)
+    model = session.trained_model()
     returns, values, advantages = (np.asarray(each, np.float64) for each in session.adapter.advantages(model))
     scale = max(1.0, float(np.max(np.abs(returns))), float(np.max(np.abs(values))))
     wrong = ~(np.abs(returns - values - advantages) <= TOLERANCE * scale)

@@ -35,8 +35,7 @@ def forgettable(session: SubjectSession) -> Sequence[GenericFault]:
     """
 
     def action() -> list[str]:
-        model = session.make()
-        session.learn(model, session.steps)
+        model = session.trained_model()
         initial, state = walk(session.make()), walk(model)
         learnt = [path for path in state if path not in session.volatile and _is_learnt(model, path, state, initial)]
         if session.tier.is_full:
@@ -64,8 +63,7 @@ def resume_is_exact(session: SubjectSession) -> CheckFinding:
     interruptions. The rule says which parts of the state make the difference: it copies everything that differs from
     the saved model into the loaded one, and then leaves out parts, down to single values.
     """
-    steps = session.steps
-    with session.folder(trained_steps=steps) as folder:
+    with session.folder(has_model=True) as folder:
 
         def resumed() -> Trained:
             model = session.loaded(folder)
@@ -99,7 +97,7 @@ def save_load_save_is_a_fixed_point(session: SubjectSession) -> CheckFinding:
         folders = [top / str(number) for number in range(TIMES + 1)]
         for folder in folders:
             folder.mkdir()
-        session.saved(session.steps, folders[0])
+        session.saved(folders[0])
         for before, after in pairwise(folders):
             states.append(session.run(partial(_cycled, session, before, after)))
     for number, (one, other) in enumerate(pairwise(states), start=1):
@@ -132,11 +130,10 @@ def settings_survive(session: SubjectSession) -> CheckFinding:
     Plain values that training does not change, such as gamma or n_steps, are the same after a load. A setting that
     falls back to its default changes training without an error.
     """
-    with session.folder(trained_steps=session.steps) as folder:
+    with session.folder(has_model=True) as folder:
 
         def action() -> list[tuple[str, str, str]]:
-            fresh, model = session.make(), session.make()
-            session.learn(model, session.steps)
+            model, fresh = session.trained_model(), session.make()
             loaded = settings_of(session.loaded(folder))
             before, after = settings_of(fresh), settings_of(model)
             kept = {key: value for key, value in before.items() if after.get(key) == value}
@@ -178,11 +175,10 @@ def learning_rates_continue(session: SubjectSession) -> CheckFinding:
     Every group of every optimizer has its learning rate again, and other options such as betas and eps. A schedule that
     starts from the beginning, or an optimizer with default options, changes training without an error.
     """
-    with session.folder(trained_steps=session.steps) as folder:
+    with session.folder(has_model=True) as folder:
 
         def action() -> tuple[dict[str, Leaf], dict[str, Leaf]]:
-            model = session.make()
-            session.learn(model, session.steps)
+            model = session.trained_model()
             return _options(session, model), _options(session, session.loaded(folder))
 
         before, after = session.run(action)
@@ -232,16 +228,16 @@ def callbacks_continue(session: SubjectSession) -> CheckFinding:
     """
     with session.folder() as folder:
 
-        def trained() -> dict[str, Leaf]:
-            model = session.make()
-            session.learn(model, session.steps)
+        def trained(session: SubjectSession) -> dict[str, Leaf]:
+            model = session.trained_model()
             session.adapter.save(model, folder)
             return walk(list(session.adapter.callbacks(model)))
 
         session.steps  # noqa: B018  # known before the process starts
-        again, before = session.run(trained), session.run(trained)
+        before = session.run(lambda: trained(session))
         if not before:
             raise NotSupportedError("callbacks() of the adapter gives nothing that has a state")
+        again = session.run(lambda: trained(session.alone()))
         after = session.run(lambda: walk(list(session.adapter.callbacks(session.loaded(folder)))))
     for path, leaf in before.items():
         if path in again and again[path].digest != leaf.digest:

@@ -96,7 +96,7 @@ def shown(names: Sequence[str]) -> str:
 
 def _saved(session: SubjectSession, folder: Path) -> list[Pickle]:
     """The pickles in everything that a trained model saves into a folder."""
-    session.saved(session.steps, folder)
+    session.saved(folder)
     files = sorted(each for each in folder.rglob("*") if each.is_file())
     if not files:
         raise NotSupportedError("save() writes no file")
