@@ -67,8 +67,8 @@ def test_a_load_that_always_fails_proves_nothing() -> None:
 
 
 def test_canaries_change_no_file_that_was_saved(tmp_path: Path) -> None:
-    session = SubjectSession(lambda: Learner(), LoadsNumbers())
-    session.saved(3, tmp_path)
+    session = SubjectSession(lambda: Learner(), LoadsNumbers(), spans=(3, 3))
+    session.saved(tmp_path)
     before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
     assert executed_canaries(session, tmp_path) == (["numbers.pkl"], 2)
     assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == before

@@ -400,11 +400,12 @@ class TestSharedRuns:
         record_of(observing, made, made.runs)
         assert self.count(tmp_path) < first
 
-    def test_a_check_that_was_reported_runs_again(self) -> None:
-        made, times = subject(Tiny, adapter=TinyAdapter()), []
+    def test_a_check_that_was_reported_runs_again(self, tmp_path: Path) -> None:
+        made, times = subject(Tiny, adapter=TinyAdapter()), tmp_path / "times"
 
         def rule(session: SubjectSession) -> CheckFinding:  # noqa: ARG001
-            times.append(1)
+            with times.open("a") as file:
+                file.write(".")
             return passing()
 
         def other(session: SubjectSession) -> CheckFinding:  # noqa: ARG001
@@ -414,7 +415,7 @@ class TestSharedRuns:
             counts = []
             for name in ("other", "rule", "other", "rule"):
                 record_of(RULES[name], made, made.runs)
-                counts.append(len(times))
+                counts.append(len(times.read_text()))
         assert counts == [1, 1, 1, 2]
 
     def test_a_call_of_its_own_runs_everything(self, tmp_path: Path) -> None:
