@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import multiprocessing.util
 import os
 import pickle
 import select
@@ -101,8 +102,6 @@ class Server:
         return _received(content, in_time, seconds, status)
 
 
-
-
 def _end_server(child: int, owner: int, pipes: Sequence[int]) -> int:
     if os.getpid() != owner:  # a fork of the process that it belongs to
         return 0
@@ -141,11 +140,33 @@ def _received(content: bytes, in_time: bool, seconds: float, status: int) -> Any
 
 
 def is_copied_by_fork() -> bool:
-    """Whether a fork of this process has all that it has: other processes, threads and devices are not copied."""
-    torch = sys.modules.get("torch")
-    has_device = torch is not None and torch.cuda.is_initialized()
+    """Whether a fork of this process has all that it has.
+
+    Other processes, threads and devices are not copied. Two forks share connections and shared memory.
+    """
     can_fork = sys.platform == "linux"  # elsewhere it is not known which processes a process has started
-    return can_fork and threading.active_count() == 1 and not has_device and not descendants(os.getpid())
+    return can_fork and threading.active_count() == 1 and not _has_device() and not descendants(os.getpid()) and _shared_by_forks() <= INHERITED
+
+
+INHERITED: Final[set[str]] = set()
+"""Connections and shared memory that this process had at its start."""
+
+
+def _shared_by_forks() -> set[str]:
+    """The sockets of this process, and the memory that it can write and that others see."""
+    found: set[str] = set()
+    with suppress(OSError):
+        lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+        found = {line for line in lines if line.split(maxsplit=2)[1] == "rw-s"}
+        for each in Path("/proc/self/fd").iterdir():
+            with suppress(OSError):
+                found.add(os.readlink(each))
+    return {each for each in found if not each.startswith(("/", "pipe:", "anon_inode:"))}
+
+
+def _has_device() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_initialized())
 
 
 @contextmanager
@@ -209,6 +230,28 @@ def _become_child() -> None:
     adopt_orphans()
     _separate_streams()
     pin_threads()
+    _fork_workers()
+    INHERITED.update(_shared_by_forks())
+
+
+def _fork_workers() -> None:
+    """From now on, what would ask a fork server for processes forks them: a server has to import all in each process."""
+    contexts = multiprocessing.get_context
+
+    def context(method: str | None = None) -> Any:
+        is_server = (method or multiprocessing.get_start_method()) == "forkserver"
+        if not is_server or sys.platform != "linux" or threading.active_count() > 1 or _has_device():
+            return contexts(method)
+        multiprocessing.util.register_after_fork(_seed_as_new, _seed_as_new)
+        return contexts("fork")
+
+    multiprocessing.get_context = context
+
+
+def _seed_as_new(_own: object) -> None:
+    """Give NumPy's global generator the state that it has in a new process: another one each time."""
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
 
 
 def _framed(content: bytes) -> bytes:

@@ -180,8 +180,10 @@ def _session(made: Subject, runs: Runs) -> SubjectSession | CheckFinding:
     """What runs the subject, or the finding of every check if the subject cannot be made."""
     runs.served, server = known_rules(made), Server(_Engine(made)) if hasattr(os, "fork") else None
     found = server.ask("look", seconds=made.limit) if server else in_process(lambda: look_at(made), made.limit)
-    if not isinstance(found, Look):
-        return CheckFinding(Status.ERROR, seen=found.reason if isinstance(found, Failed) else found)
+    if isinstance(found, Failed):
+        return _error(found.reason, found.trace)
+    if isinstance(found, str):
+        return _error(found)
     if server is not None and server.ask("train", seconds=made.limit) is True:
         runs.server = server
     else:
@@ -208,7 +210,7 @@ def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
     if runs.server is not None and runs.served.get(rule.name) is rule:
         record = runs.server.ask("judge", rule.name, base, is_again)
         if isinstance(record, Failed):
-            record = replace(base, finding=CheckFinding(Status.ERROR, rule.expected, record.reason))
+            record = replace(base, finding=replace(_error(record.reason, record.trace), expected=rule.expected))
     else:
         if is_again:
             runs.findings.pop(rule.name, None)
@@ -269,12 +271,11 @@ def run_rule(rule: Rule, session: SubjectSession) -> CheckFinding:
         return found
     if isinstance(found.error, NotSupportedError):
         return CheckFinding(Status.NOT_APPLICABLE, seen=str(found.error))
-    return _error(found)
+    return _error(_reason(found), found.error.trace if isinstance(found.error, SubjectError) else "")
 
 
-def _error(crash: Crash) -> CheckFinding:
-    trace = crash.error.trace if isinstance(crash.error, SubjectError) else ""
-    return CheckFinding(Status.ERROR, seen=_reason(crash), why=f"\n{trace}" if trace else "")
+def _error(reason: str, trace: str = "") -> CheckFinding:
+    return CheckFinding(Status.ERROR, seen=reason, why=f"\n{trace}" if trace else "")
 
 
 def _reason(crash: Crash) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from functools import partial
+from io import StringIO
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -145,6 +147,10 @@ class Search:
 
     def _continued(self, left_out: frozenset[str]) -> dict[str, str]:
         """What training gives if everything that was lost is restored but some paths."""
+        with redirect_stderr(StringIO()):  # workers that crash with a state that is restored in part
+            return self._trained(left_out)
+
+    def _trained(self, left_out: frozenset[str]) -> dict[str, str]:
         session, pair = self.session, self._pair()
         for each in pair.differences:
             if each.path not in left_out and each.path not in session.volatile:

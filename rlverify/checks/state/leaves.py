@@ -13,7 +13,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import PurePath
+from socket import socket
+from subprocess import Popen
 from typing import Any, Final
 from uuid import UUID
 
@@ -26,6 +30,8 @@ PLAIN: Final = (
     Decimal, Fraction, UUID,
 )  # fmt: skip
 FUNCTIONS: Final = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
+HANDLES: Final = (BaseProcess, Connection, Popen, socket)
+"""What the operating system numbers: the numbers are no state, and what is behind them cannot be seen."""
 SEQUENCES: Final = (list, tuple, deque)
 SHOWN: Final = 60
 """Characters of a value that are shown."""
@@ -56,6 +62,9 @@ def value_leaf(node: Any) -> Leaf | None:
         return _array_leaf(node)
     if is_tensor(node):
         return _tensor_leaf(node)
+    if isinstance(node, HANDLES):
+        name = f"{type(node).__module__}.{type(node).__qualname__}"
+        return Leaf(f"handle:{name}", name, opaque=True)
     state = generator_state(node)
     if state is not None:
         digest = _digest(repr(_listed(state)).encode())
