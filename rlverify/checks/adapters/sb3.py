@@ -20,8 +20,8 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 
 from rlverify.checks.adapters.adapter import STEPS, UNKNOWN, Adapter, NotSupportedError
-from rlverify.checks.state.owners import owner_of_class
 from rlverify.checks.adapters.sb3_sizes import smaller_settings
+from rlverify.checks.state.owners import owner_of_class
 
 TARGETS: Final = ("q_net_target", "quantile_net_target", "critic_target", "actor_target")
 SEEN: Final = ("new_obs", "actions", "rewards", "dones")

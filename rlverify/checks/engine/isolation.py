@@ -145,7 +145,13 @@ def is_copied_by_fork() -> bool:
     Other processes, threads and devices are not copied. Two forks share connections and shared memory.
     """
     can_fork = sys.platform == "linux"  # elsewhere it is not known which processes a process has started
-    return can_fork and threading.active_count() == 1 and not _has_device() and not descendants(os.getpid()) and _shared_by_forks() <= INHERITED
+    return (
+        can_fork
+        and threading.active_count() == 1
+        and not _has_device()
+        and not descendants(os.getpid())
+        and _shared_by_forks() <= INHERITED
+    )
 
 
 INHERITED: Final[set[str]] = set()

@@ -23,8 +23,8 @@ from rlverify.checks.engine.check_records import (
     Status,
     known_failure,
 )
-from rlverify.checks.engine.library import library_failure, twin_of
 from rlverify.checks.engine.isolation import Failed, Server, in_process, is_copied_by_fork
+from rlverify.checks.engine.library import library_failure, twin_of
 from rlverify.checks.engine.rule import RULES, Rule, inconclusive
 from rlverify.checks.engine.session import SubjectError, SubjectSession, TierName, hide_warnings
 from rlverify.checks.engine.sizes import smaller_model, what_is_smaller

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rlverify.checks import parametrize_with_checks, subject
-from rlverify.checks.engine.rule import RULES, failing
+from rlverify.checks.engine.rule import RULES
 from rlverify.checks.engine.rule_runs import UnknownRuleError
 from tests.engine.checks.tiny_trainers import LearnStartsAgain, Tiny, TinyAdapter
 
