@@ -170,9 +170,16 @@ class _Trace(BaseCallback):
         self.steps: list[str] = []
 
     def _on_step(self) -> bool:
-        content = repr([self.locals.get(name) for name in SEEN]).encode()
+        content = b"".join(_bytes(self.locals.get(name)) for name in SEEN)
         self.steps.append(hashlib.blake2b(content, digest_size=8).hexdigest())
         return True
+
+
+def _bytes(value: Any) -> bytes:
+    """The content of an array or of a dictionary of arrays; of anything else its text."""
+    if isinstance(value, dict):
+        return b"".join(_bytes(each) for each in value.values())
+    return value.tobytes() if isinstance(value, np.ndarray) and value.dtype != object else repr(value).encode()
 
 
 def _with_normalizer(env: VecEnv, path: Path) -> VecEnv:

@@ -19,8 +19,8 @@ from stable_baselines3.common.vec_env import (
 )
 
 SAMPLES: Final = 128
-"""Of one rollout, above which it is shortened."""
-STEPS: Final = 64
+STEPS: Final = (5, 64)
+"""The fewest and the most of a rollout; in between, as many as give `SAMPLES`."""
 EPOCHS: Final = {"n_epochs": 2, "n_critic_updates": 2}
 OFF_POLICY: Final = {
     "buffer_size": (4096, 1024),
@@ -51,8 +51,9 @@ def smaller_settings(model: BaseAlgorithm) -> dict[str, Any]:
 
 
 def _shorter(model: OnPolicyAlgorithm, n_envs: int) -> dict[str, Any]:
-    steps = min(STEPS, max(SAMPLES // n_envs, 2))
-    if model.n_steps <= steps or model.n_steps * model.n_envs <= SAMPLES:
+    fewest, most = STEPS
+    steps = min(most, max(SAMPLES // n_envs, fewest))
+    if model.n_steps <= steps:
         return {}
     found = {"n_steps": steps, **{name: few for name, few in EPOCHS.items() if getattr(model, name, 0) > few}}
     batch, samples = getattr(model, "batch_size", None), steps * n_envs
@@ -84,6 +85,3 @@ def _like(env: VecEnv, **changed: Any) -> VecEnv:
     vars(found).update(own)
     return found
 
-
-KEPT: Final = ("env", "replay_buffer", "rollout_buffer", "start_time", "_vec_normalize_env")
-"""Attributes that are the model's own after it was made again from its arguments."""

@@ -166,7 +166,7 @@ def _shared_by_forks() -> set[str]:
         found = {line for line in lines if line.split(maxsplit=2)[1] == "rw-s"}
         for each in Path("/proc/self/fd").iterdir():
             with suppress(OSError):
-                found.add(os.readlink(each))
+                found.add(str(each.readlink()))
     return {each for each in found if not each.startswith(("/", "pipe:", "anon_inode:"))}
 
 
@@ -241,7 +241,7 @@ def _become_child() -> None:
 
 
 def _fork_workers() -> None:
-    """From now on, what would ask a fork server for processes forks them: a server has to import all in each process."""
+    """From now on, processes that a fork server would start are forks: each such server has to import everything."""
     contexts = multiprocessing.get_context
 
     def context(method: str | None = None) -> Any:

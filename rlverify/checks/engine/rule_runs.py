@@ -8,7 +8,7 @@ import sys
 import sysconfig
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,10 +23,11 @@ from rlverify.checks.engine.check_records import (
     Status,
     known_failure,
 )
+from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.isolation import Failed, Server, in_process, is_copied_by_fork
 from rlverify.checks.engine.library import library_failure, twin_of
 from rlverify.checks.engine.rule import RULES, Rule, inconclusive
-from rlverify.checks.engine.session import SubjectError, SubjectSession, TierName, hide_warnings
+from rlverify.checks.engine.session import Known, SubjectError, SubjectSession, TierName, hide_warnings
 from rlverify.checks.engine.sizes import smaller_model, what_is_smaller
 from rlverify.checks.engine.subjects import Runs, Subject, subject
 from rlverify.checks.state.random_state import kept
@@ -131,15 +132,18 @@ def look_at(made: Subject) -> Look | str:
         return f"the factory returned {type(model).__name__}, which has no learn(); {advice}"
     adapter = made.adapter or adapter_named(name)
     adapter.optimizers(model)
-    is_smaller, shrunk = (False, "") if made.as_is else what_is_smaller(adapter, model)
+    is_smaller, shrunk = what_is_smaller(adapter, model)
     return Look(name, tuple(sorted(installed_modules() - before)), is_smaller, shrunk)
 
 
 def session_of(made: Subject, look: Look) -> SubjectSession:
     """What runs a subject that was looked at."""
     adapter = made.adapter or adapter_named(look.adapter)
-    factory = partial(smaller_model, adapter, made.factory) if look.is_smaller else made.factory
-    return SubjectSession(factory, adapter, made.limit, tier=made.tier, shrunk=look.shrunk)
+    session = SubjectSession(made.factory, adapter, made.limit, tier=made.tier, shrunk="" if made.as_is else look.shrunk)
+    if not look.is_smaller:
+        return session
+    small = replace(session, factory=partial(smaller_model, adapter, made.factory), known=Known())
+    return replace(session, small=small) if made.as_is else small
 
 
 @dataclass
@@ -162,6 +166,8 @@ class _Engine:
         hide_warnings()
         assert isinstance(self.runs.session, SubjectSession)
         self.runs.session.train_start()
+        if self.runs.session.small is not None:
+            self.runs.session.small.train_start()
         return is_copied_by_fork()
 
     def judge(self, rule: str, base: CheckRecord, is_again: bool) -> CheckRecord:
@@ -289,7 +295,10 @@ def _proofs(rule: Rule, session: SubjectSession) -> tuple[tuple[Proof, ...], str
         return (), f"no fault could be planted: {_reason(planted)}", True
     finds_reasons = session.tier.finds_reasons and rule.must_be_proven  # other proofs ask whether, and not why
     tier = replace(session.tier, finds_reasons=finds_reasons)
-    found = [run_rule(rule, replace(session, adapter=each.plant(session.adapter), tier=tier)) for each in planted]
+    sessions = [replace(each, tier=tier) for each in (session.small, session) if each is not None]
+    if len(sessions) > 1 and run_rule(rule, sessions[0]).status is not Status.PASS:
+        del sessions[0]
+    found = [_with_fault(rule, each, sessions) for each in planted]
     proofs = tuple(Proof(each.text, own.status is Status.FAIL) for each, own in zip(planted, found, strict=True))
     if any(each.detected for each in proofs):
         return proofs, "", False
@@ -299,6 +308,15 @@ def _proofs(rule: Rule, session: SubjectSession) -> tuple[tuple[Proof, ...], str
         return proofs, f"a fault could not be planted: {broken[0]}", True
     missed = f"the check detected none of {len(proofs)} faults" if proofs else "the check has no fault to plant"
     return proofs, missed, False
+
+
+def _with_fault(rule: Rule, fault: GenericFault, sessions: Sequence[SubjectSession]) -> CheckFinding:
+    """What a rule finds in the first subject in which it detects a fault, or in the last."""
+    for each in sessions:
+        found = run_rule(rule, replace(each, adapter=fault.plant(each.adapter)))
+        if found.status is Status.FAIL:
+            break
+    return found
 
 
 def installed_modules() -> set[str]:

@@ -126,6 +126,7 @@ class SubjectSession:
     :param volatile: paths of leaves that differ between two equal runs, such as times; found by the first gate
     :param spans: steps before and after an interruption; None for as many as the adapter says
     :param shrunk: which settings of the model are smaller than the factory's, in a line
+    :param small: runs the same subject with smaller settings, which proves rules and finds reasons in less time
     :param known: shared by the sessions that `dataclasses.replace` makes of this one
     """
 
@@ -137,6 +138,7 @@ class SubjectSession:
     tier: Tier = TIERS["default"]
     known: Known = field(default_factory=Known)
     shrunk: str = ""
+    small: SubjectSession | None = None
 
     def run(self, action: Callable[[], Result], *, shows_warnings: bool = False, limit: float | None = None) -> Result:
         """What an action returns, run in a process of its own.

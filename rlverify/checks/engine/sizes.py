@@ -6,8 +6,13 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from rlverify.checks.adapters.adapter import Adapter
+from rlverify.checks.state.leaves import is_plain
 from rlverify.checks.state.random_state import seed_globals
+from rlverify.checks.state.trained import named_parameters
+from rlverify.checks.state.tree import digests, unequal
 from rlverify.records.attempts import Crash, attempt
 
 SEED = 0
@@ -20,16 +25,30 @@ def what_is_smaller(adapter: Adapter, model: Any) -> tuple[bool, str]:
     if isinstance(settings, Crash) or not settings:
         return False, ""
     made = attempt(lambda: _made(adapter, model, settings))
-    reason = str(made.error) if isinstance(made, Crash) else _left_over(adapter, made)
-    if not reason:
+    lost = str(made.error) if isinstance(made, Crash) else _lost(adapter, model, made, settings)
+    if not lost:
         return True, f"shrunk: {_listed(model, settings)}"
-    return False, f"not shrunk, as {reason}; a factory with these sizes is faster: {_listed(model, settings)}"
+    reason = f"{type(model).__name__} cannot be made again with its own arguments ({lost})"
+    return False, f"not shrunk: {reason}; make the factory faster: {_listed(model, settings)}"
 
 
-def _left_over(adapter: Adapter, made: Any) -> str:
-    """Why smaller settings had no effect; empty if they had."""
-    left = ", ".join(adapter.smaller(made))
-    return f"{type(made).__name__} does not use {left}" if left else ""
+def _lost(adapter: Adapter, model: Any, made: Any, settings: Mapping[str, Any]) -> str:
+    """What else differs between a model and the smaller one, or has no effect; empty for nothing."""
+    left = adapter.smaller(made)
+    if left:
+        return f"{next(iter(left))} has no effect"
+    before, after = _visible(adapter, model), _visible(adapter, made)
+    of_sizes = {*settings, *(["n_envs"] if "env" in settings else [])}
+    differ = [name for name in unequal(before, after) if name not in of_sizes]
+    return f"{differ[0]} differs" if differ else ""
+
+
+def _visible(adapter: Adapter, model: Any) -> dict[str, str]:
+    """The plain attributes of a model, the types of the others, and its parameters."""
+    own = {name: value.item() if isinstance(value, np.generic) else value for name, value in vars(model).items()}
+    found = {name: repr(value) if is_plain(value) else type(value).__name__ for name, value in own.items()}
+    parameters = named_parameters(list(adapter.modules(model)))
+    return {**found, **{f"parameter {name}": repr(digests(each)) for name, each in parameters.items()}}
 
 
 def smaller_model(adapter: Adapter, factory: Callable[[], Any]) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from rlverify.checks.adapters.adapter import Adapter, NotSupportedError
 from rlverify.checks.engine import faults as faults
-from rlverify.checks.engine.check_records import CheckFinding
+from rlverify.checks.engine.check_records import CheckFinding, Status
 from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import failing, passing, rule
 from rlverify.checks.engine.search import Reason, Search
@@ -83,6 +83,10 @@ def _reason(session: SubjectSession, folder: Path, expected: Trained) -> Reason:
     """What a load loses, if the tier has the time to find it."""
     if not session.tier.finds_reasons:
         return Reason(f"the tier {session.tier.name} does not search for what is lost", ())
+    if session.small is not None:
+        found = resume_is_exact(session.small)
+        if found.status is Status.FAIL:
+            return Reason(found.why, found.causes, found.owners)
     return Search(session, folder, expected.result, is_limited=not session.tier.is_full).reason()
 
 
