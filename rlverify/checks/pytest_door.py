@@ -125,6 +125,8 @@ def details(record: CheckRecord, *, all_causes: bool = False) -> str:
     lines += [f"{name}: {text}" for name, text in rows.items() if text]
     if all_causes and found.causes:
         lines += ["causes:", *(f"    {text}" for text in _owned_causes(found))]
+    if record.shrunk and record.status in (Status.FAIL, Status.ERROR):
+        lines.append(record.shrunk)
     if record.reproduction and record.status in (Status.FAIL, Status.ERROR):
         lines += ["reproduce:", *(f"    {line}" for line in record.reproduction.splitlines())]
     return "\n".join(lines)

@@ -40,6 +40,7 @@ def import_targets(
     tier: TierName | None = None,
     *,
     strict: bool = False,
+    as_is: bool = False,
 ) -> list[Target]:
     """The subjects of all targets; those of one name are named by their whole target.
 
@@ -55,6 +56,8 @@ def import_targets(
         given["tier"] = TIERS[tier]
     if strict:
         given["strict"] = True
+    if as_is:
+        given["as_is"] = True
     return [replace(each, subject=replace(each.subject, **given)) for each in renamed]
 
 

@@ -49,6 +49,9 @@ def check(
     all_causes: Annotated[
         bool, typer.Option("--all-causes", help="Print every cause of a failure, with whose it is.")
     ] = False,
+    as_is: Annotated[
+        bool, typer.Option("--as-is", help="Keep settings that only cost time, such as the length of a rollout.")
+    ] = False,
     json_file: Annotated[
         Path | None,
         typer.Option("--json", metavar="FILE", help="Write the records as JSON; - prints it, and nothing else."),
@@ -77,7 +80,7 @@ def check(
         raise typer.Exit
     if not targets:
         raise UsageError("name what to check, such as package.module:factory; `rlverify check --list` lists all checks")
-    asked = Asked((*targets,), Path(context.obj), (*(checks or ()),), (*(families or ()),), limit, tier, strict)
+    asked = Asked((*targets,), Path(context.obj), (*(checks or ()),), (*(families or ()),), limit, tier, strict, as_is)
     if where == "inline" and (jobs or 1) > 1:
         where = "processes"
     with executor_of(where, jobs, ray_address) as executor:

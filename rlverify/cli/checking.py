@@ -44,10 +44,11 @@ class Asked:
     limit: float | None = None
     tier: TierName | None = None
     strict: bool = False
+    as_is: bool = False
 
     def imported(self) -> list[Target]:
         """The subjects of all targets."""
-        return import_targets(self.targets, self.folder, self.limit, self.tier, strict=self.strict)
+        return import_targets(self.targets, self.folder, self.limit, self.tier, strict=self.strict, as_is=self.as_is)
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,8 @@ def _lost(target: Target, chosen: Collection[str], ended: Ended[tuple[CheckRecor
 
 
 def _command(target: Target, check: str) -> str:
-    return f"rlverify check {shlex.quote(target.text)} --check {check}"
+    sizes = " --as-is" if target.subject.as_is and target.subject.rules is None else ""
+    return f"rlverify check {shlex.quote(target.text)} --check {check}{sizes}"
 
 
 STYLES_OF_STATUS: Final = {Status.PASS: "green", Status.FAIL: "red", Status.ERROR: "red", Status.INCONCLUSIVE: "yellow"}
@@ -136,6 +138,8 @@ def check_parts(run: CheckRun, *, all_causes: bool = False) -> Iterator[Any]:
     """A table for each subject, what is wrong in detail, and all in one line."""
     for each in run.subjects:
         yield Text(f"{each.target.subject.name} ({each.target.text})\n")
+        if each.shrunk:
+            yield Text(f"{each.shrunk}\n")
         yield _table(each)
         yield Text("")
     yield from _wrong(run, all_causes)

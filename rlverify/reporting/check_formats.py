@@ -28,6 +28,11 @@ class CheckedSubject:
     target: Target
     records: tuple[CheckRecord, ...]
 
+    @property
+    def shrunk(self) -> str:
+        """Which settings were made smaller, in a line; empty for none."""
+        return next((each.shrunk for each in self.records if each.shrunk), "")
+
 
 @dataclass(frozen=True)
 class CheckRun:
@@ -125,6 +130,7 @@ def _subject(checked: CheckedSubject, folder: Path) -> dict[str, Any]:
         "target": target.text,
         "file": shown_path(target.file, folder),
         "line": target.line,
+        "shrunk": checked.shrunk,
         "checks": [_record(each) for each in checked.records],
     }
 
@@ -132,7 +138,7 @@ def _subject(checked: CheckedSubject, folder: Path) -> dict[str, Any]:
 def _record(record: CheckRecord) -> dict[str, Any]:
     content = asdict(record)
     finding = content.pop("finding")
-    del content["subject"], content["known"]
+    del content["subject"], content["known"], content["shrunk"]
     return {
         **content,
         **finding,

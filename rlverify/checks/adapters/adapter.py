@@ -95,7 +95,7 @@ class Adapter:
         raise NotSupportedError("the adapter has no library_twin()")
 
     def smaller(self, model: Any) -> Mapping[str, Any]:  # noqa: ARG002
-        """Arguments for `with_settings` with which the model trains in less time, and otherwise as it did; may be empty.
+        """Arguments for `with_settings` with which the model trains in less time, and otherwise as it did.
 
         Such as the length of a rollout, sizes of batches and buffers, epochs, and steps before learning starts.
         """

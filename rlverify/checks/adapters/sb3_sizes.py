@@ -84,4 +84,3 @@ def _like(env: VecEnv, **changed: Any) -> VecEnv:
             own[name] = vars(env)[name][:FEW]
     vars(found).update(own)
     return found
-

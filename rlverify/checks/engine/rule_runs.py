@@ -139,7 +139,9 @@ def look_at(made: Subject) -> Look | str:
 def session_of(made: Subject, look: Look) -> SubjectSession:
     """What runs a subject that was looked at."""
     adapter = made.adapter or adapter_named(look.adapter)
-    session = SubjectSession(made.factory, adapter, made.limit, tier=made.tier, shrunk="" if made.as_is else look.shrunk)
+    session = SubjectSession(
+        made.factory, adapter, made.limit, tier=made.tier, shrunk="" if made.as_is else look.shrunk
+    )
     if not look.is_smaller:
         return session
     small = replace(session, factory=partial(smaller_model, adapter, made.factory), known=Known())

@@ -63,7 +63,7 @@ class Subject:
     limit: float = 60.0
     tier: Tier = TIERS["default"]
     strict: bool = False
-    as_is: bool = True
+    as_is: bool = False
     rules: Mapping[str, Rule] | None = None
     door: str = ""
     runs: Runs = field(default_factory=Runs, init=False, repr=False, compare=False)
