@@ -108,14 +108,11 @@ class Suite:
     @property
     def subjects(self) -> list[Subject]:
         """The algorithm under each seed, with the checks and claims of the suite."""
-        own: dict[str, Any] = {
-            "expected_failures": self._expected,
-            "limit": self._limit,
-            "rules": self._rules,
-            "as_is": True,
-        }
+        own: dict[str, Any] = {"expected_failures": self._expected, "limit": self._limit, "rules": self._rules}
         names = {each: self.name if len(self._seeds) == 1 else f"{self.name}[seed={each}]" for each in self._seeds}
-        return [Subject(name, partial(self.make, each), self._adapter, **own) for each, name in names.items()]
+        return [
+            Subject(name, partial(self.make, each), self._adapter, as_is=True, **own) for each, name in names.items()
+        ]
 
     def run(self) -> list[CheckRecord]:
         """The records of all checks and claims under all seeds."""
