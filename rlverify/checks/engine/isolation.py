@@ -66,7 +66,8 @@ def in_process(action: Callable[[], Result], seconds: float) -> Result | Failed:
     finally:
         status = _ended(child, is_done=bool(content))
         os.close(reading)
-    return _received(content, in_time, seconds, status)
+    found: Result | Failed = _received(content, in_time, seconds, status)
+    return found
 
 
 class Server:

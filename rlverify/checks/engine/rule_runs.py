@@ -139,13 +139,11 @@ def look_at(made: Subject) -> Look | str:
 def session_of(made: Subject, look: Look) -> SubjectSession:
     """What runs a subject that was looked at."""
     adapter = made.adapter or adapter_named(look.adapter)
-    session = SubjectSession(
-        made.factory, adapter, made.limit, tier=made.tier, shrunk="" if made.as_is else look.shrunk
-    )
-    if not look.is_smaller:
-        return session
+    session = SubjectSession(made.factory, adapter, made.limit, tier=made.tier)
     small = replace(session, factory=partial(smaller_model, adapter, made.factory), known=Known())
-    return replace(session, small=small) if made.as_is else small
+    if made.as_is:
+        return replace(session, small=small if look.is_smaller else None)
+    return replace(small if look.is_smaller else session, shrunk=look.shrunk)
 
 
 @dataclass
@@ -174,9 +172,7 @@ class _Engine:
 
     def judge(self, rule: str, base: CheckRecord, is_again: bool) -> CheckRecord:
         assert isinstance(self.runs.session, SubjectSession)
-        if is_again:
-            self.runs.findings.pop(rule, None)
-        return _judged(known_rules(self.made)[rule], self.runs.session, self.runs, base)
+        return _judged(known_rules(self.made)[rule], self.runs.session, self.runs, base, is_again=is_again)
 
 
 def known_rules(made: Subject) -> dict[str, Rule]:
@@ -186,17 +182,16 @@ def known_rules(made: Subject) -> dict[str, Rule]:
 
 def _session(made: Subject, runs: Runs) -> SubjectSession | CheckFinding:
     """What runs the subject, or the finding of every check if the subject cannot be made."""
-    runs.served, server = known_rules(made), Server(_Engine(made)) if hasattr(os, "fork") else None
+    server = Server(_Engine(made)) if hasattr(os, "fork") else None
     found = server.ask("look", seconds=made.limit) if server else in_process(lambda: look_at(made), made.limit)
-    if isinstance(found, Failed):
-        return _error(found.reason, found.trace)
-    if isinstance(found, str):
-        return _error(found)
-    if server is not None and server.ask("train", seconds=made.limit) is True:
-        runs.server = server
-    else:
+    if isinstance(found, Look):
+        if server is not None and server.ask("train", seconds=made.limit) is True:
+            runs.server, runs.served = server, known_rules(made)
+            return session_of(made, found)
         preload(found.modules)
-    return session_of(made, found)
+    if server is not None:
+        server.end()
+    return session_of(made, found) if isinstance(found, Look) else _error_of(found)
 
 
 def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
@@ -215,20 +210,21 @@ def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
         spent = f"not run: the {made.tier.seconds:g} seconds of the tier {made.tier.name} are used up"
         return replace(base, finding=replace(inconclusive(spent), expected=rule.expected))
     base = replace(base, shrunk=session.shrunk)
+    record: CheckRecord | Failed
     if runs.server is not None and runs.served.get(rule.name) is rule:
         record = runs.server.ask("judge", rule.name, base, is_again)
-        if isinstance(record, Failed):
-            record = replace(base, finding=replace(_error(record.reason, record.trace), expected=rule.expected))
     else:
-        if is_again:
-            runs.findings.pop(rule.name, None)
-        record = _judged(rule, session, runs, base)
+        record = _judged(rule, session, runs, base, is_again=is_again)
+    if isinstance(record, Failed):
+        record = replace(base, finding=replace(_error_of(record), expected=rule.expected))
     runs.seconds += time.monotonic() - started
     return record
 
 
-def _judged(rule: Rule, session: SubjectSession, runs: Runs, base: CheckRecord) -> CheckRecord:
+def _judged(rule: Rule, session: SubjectSession, runs: Runs, base: CheckRecord, *, is_again: bool) -> CheckRecord:
     """The record of a rule that is run, and proven if it passes."""
+    if is_again:
+        runs.findings.pop(rule.name, None)
     finding = _finding(rule, session, runs.findings)
     base = replace(base, finding=finding)
     if finding.status is Status.FAIL and base.known is None:
@@ -282,6 +278,10 @@ def run_rule(rule: Rule, session: SubjectSession) -> CheckFinding:
     return _error(_reason(found), found.error.trace if isinstance(found.error, SubjectError) else "")
 
 
+def _error_of(found: Failed | str) -> CheckFinding:
+    return _error(found) if isinstance(found, str) else _error(found.reason, found.trace)
+
+
 def _error(reason: str, trace: str = "") -> CheckFinding:
     return CheckFinding(Status.ERROR, seen=reason, why=f"\n{trace}" if trace else "")
 
@@ -297,7 +297,8 @@ def _proofs(rule: Rule, session: SubjectSession) -> tuple[tuple[Proof, ...], str
         return (), f"no fault could be planted: {_reason(planted)}", True
     finds_reasons = session.tier.finds_reasons and rule.must_be_proven  # other proofs ask whether, and not why
     tier = replace(session.tier, finds_reasons=finds_reasons)
-    sessions = [replace(each, tier=tier) for each in (session.small, session) if each is not None]
+    every = [session] if session.small is None else [session.small, session]
+    sessions = [replace(each, tier=tier, volatile=session.volatile) for each in every]
     if len(sessions) > 1 and run_rule(rule, sessions[0]).status is not Status.PASS:
         del sessions[0]
     found = [_with_fault(rule, each, sessions) for each in planted]

@@ -66,7 +66,7 @@ def _made(adapter: Adapter, model: Any, settings: Mapping[str, Any]) -> Any:
 
 def _listed(model: Any, settings: Mapping[str, Any]) -> str:
     """``n_steps 2048 -> 64, environments 8 -> 2``."""
-    pairs = [(name, getattr(model, name, "unknown"), value) for name, value in settings.items()]
+    pairs: list[tuple[str, Any, Any]] = [(name, getattr(model, name, "?"), value) for name, value in settings.items()]
     return ", ".join(
         f"environments {old.num_envs} -> {new.num_envs}" if hasattr(new, "num_envs") else f"{name} {old} -> {new}"
         for name, old, new in pairs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -84,7 +85,7 @@ def _reason(session: SubjectSession, folder: Path, expected: Trained) -> Reason:
     if not session.tier.finds_reasons:
         return Reason(f"the tier {session.tier.name} does not search for what is lost", ())
     if session.small is not None:
-        found = resume_is_exact(session.small)
+        found = resume_is_exact(replace(session.small, volatile=session.volatile))
         if found.status is Status.FAIL:
             return Reason(found.why, found.causes, found.owners)
     return Search(session, folder, expected.result, is_limited=not session.tier.is_full).reason()
