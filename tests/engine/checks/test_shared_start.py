@@ -14,7 +14,7 @@ import pytest
 from rlverify.checks import CheckFinding, Status, check_algorithm, parametrize_with_checks, subject
 from rlverify.checks.engine.isolation import descendants
 from rlverify.checks.engine.rule import RULES, Rule, passing
-from rlverify.checks.engine.session import SubjectSession, TierName
+from rlverify.checks.engine.session import SubjectSession
 from tests.engine.checks.tiny_trainers import Tiny, TinyAdapter
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each process trains a model of its own")
@@ -64,10 +64,10 @@ class KnowsItsProcess(Tiny):
 def fresh_trainings(tmp_path: Path) -> Callable[..., tuple[int, set[Status]]]:
     """Run checks; the number of fresh models that were trained for them, and what became of the checks."""
 
-    def run(make: Callable[[], Tiny], *, tier: TierName = "smoke") -> tuple[int, set[Status]]:
+    def run(make: Callable[[], Tiny]) -> tuple[int, set[Status]]:
         file = tmp_path / "trainings"
         file.write_text("")
-        records = check_algorithm(make, adapter=Noted(file), checks=GO_ON, tier=tier)
+        records = check_algorithm(make, adapter=Noted(file), checks=GO_ON)
         return len(file.read_text().splitlines()), {each.status for each in records}
 
     return run
@@ -76,12 +76,8 @@ def fresh_trainings(tmp_path: Path) -> Callable[..., tuple[int, set[Status]]]:
 Run = Callable[..., tuple[int, set[Status]]]
 
 
-def test_checks_that_go_on_from_a_trained_model_share_one(fresh_trainings: Run) -> None:
+def test_checks_that_go_on_from_a_trained_model_share_one_with_their_faults(fresh_trainings: Run) -> None:
     assert fresh_trainings(Tiny) == (2, {Status.PASS})  # and one that the gate compares it with
-
-
-def test_only_faults_of_training_train_models_of_their_own(fresh_trainings: Run) -> None:
-    assert fresh_trainings(Tiny, tier="default") == (2, {Status.PASS})
 
 
 @pytest.mark.parametrize("make", [Threaded, InSharedMemory])

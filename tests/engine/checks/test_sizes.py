@@ -81,12 +81,15 @@ LINES: dict[str, tuple[Callable[[], BaseAlgorithm], str]] = {
     "small off-policy": (lambda: SAC("MlpPolicy", PENDULUM, buffer_size=4096, batch_size=64, **net()), ""),
     "a2c": (lambda: A2C("MlpPolicy", make_vec_env(CART, 4), **net()), ""),
     "many environments": (lambda: wrapped(VecNormalize), f"shrunk: {ON_POLICY}, environments 6 -> 2"),
-    "two layers": (lambda: wrapped(lambda env: VecMonitor(VecNormalize(env))), f"shrunk: {ON_POLICY}, environments 6 -> 2"),
+    "two layers": (
+        lambda: wrapped(lambda env: VecMonitor(VecNormalize(env))),
+        f"shrunk: {ON_POLICY}, environments 6 -> 2",
+    ),
     "a layer with arrays of its own": (
         lambda: wrapped(lambda env: VecFrameStack(env, 2)),
         "shrunk: n_steps 2048 -> 21, n_epochs 10 -> 2, batch_size 64 -> 63",
     ),
-    "no argument": (Fixed, f"not shrunk: Fixed {AGAIN} (Fixed.__init__() got an unexpected keyword argument 'n_steps')"),
+    "no argument": (Fixed, f"not shrunk: Fixed {AGAIN} (Fixed.__init__() got an unexpected keyword "),
     "no effect": (lambda: Deaf("MlpPolicy", CART, **net()), f"not shrunk: Deaf {AGAIN} (n_steps has no effect)"),
     "an attribute of the factory": (changed, f"not shrunk: PPO {AGAIN} (mine differs)"),
     "parameters of the factory": (trained_before, f"not shrunk: PPO {AGAIN} (parameter "),
