@@ -8,11 +8,12 @@ run checks all figures of the experiment.
 from __future__ import annotations
 
 import json
-import re
 import subprocess
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from rlverify.evidence.evidence_files import to_json
 from rlverify.evidence.summarising import (
@@ -97,15 +98,12 @@ def forced_by(base: Base, project: Project, paths: ReportPaths, figures: Figures
 
     :returns: by id, the seed of the run whose value a change moves most; None where any seed will do
     """
-    changed = {
-        each for each in map(project.catalogue_file, (claim for claim, _ in figures)) if each.resolve() in base.changed
-    }
-    texts = {each: (base.text(each) or "", each.read_text(encoding="utf-8")) for each in changed}
+    tables = {path: _tables(base, path) for path in {project.catalogue_file(claim) for claim, _ in figures}}
     found: dict[str, int | None] = {}
     for claim, evidence in figures:
         path = paths.evidence / f"{claim.id}.json"
         module = module_path(project.experiment(claim.experiment).__module__)
-        was, now = (_block(text, claim) for text in texts.get(project.catalogue_file(claim), ("", "")))
+        was, now = (_table(each, claim) for each in tables[project.catalogue_file(claim)])
         moved = _moved_seed(evidence, base.text(path)) if path.resolve() in base.changed else None
         if moved is not None:
             found[claim.id] = moved
@@ -125,10 +123,26 @@ def _moved_seed(evidence: Evidence, before: str | None) -> int | None:
     return moved.index(max(moved)) if any(moved) else None
 
 
-def _block(text: str, claim: Claim) -> str:
-    """What a catalogue file says of a claim and its conditions."""
-    identifier = re.compile(rf"""^id\s*=\s*["']{re.escape(claim.id.partition("@")[0])}["']""", re.MULTILINE)
-    return next(filter(identifier.search, re.split(r"^\[\[ *claim *\]\]", text, flags=re.MULTILINE)), "").strip()
+def _tables(base: Base, path: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """What a catalogue file was at the base, and what it is now."""
+    if path.resolve() not in base.changed:
+        return {}, {}
+    texts = base.text(path) or "", path.read_text(encoding="utf-8")
+    try:
+        return tomllib.loads(texts[0]), tomllib.loads(texts[1])
+    except tomllib.TOMLDecodeError:
+        return {}, tomllib.loads(texts[1])
+
+
+def _table(content: Mapping[str, Any], claim: Claim) -> Mapping[str, Any]:
+    """What a catalogue file says of a figure; of a condition also the figure of its claim, which it completes."""
+    claim_id, _, condition = claim.id.partition("@")
+    table: Mapping[str, Any] = next((each for each in content.get("claim", ()) if each.get("id") == claim_id), {})
+    conditions = table.get("condition", ())
+    if condition:
+        own = [each for each in conditions if each.get("name") == condition]
+        return {"figure": table.get("figure"), "condition": own}
+    return {name: value for name, value in table.items() if name != "condition"}
 
 
 DIFFERS: Final = "repeated runs differ"

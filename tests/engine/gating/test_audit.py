@@ -119,7 +119,7 @@ def test_after_a_regression_no_note_advises_to_commit_it(checkout: Path) -> None
 
 def test_code_that_changes_while_it_is_measured_is_told_and_nothing_replaced(checkout: Path) -> None:
     before = reports(checkout)
-    edit = "target = __import__('pathlib').Path(__file__).parents[2] / 'target.py'\n"
+    edit = "target = __import__('pathlib').Path(__file__).parents[1] / 'target.py'\n"
     edit += "    target.write_text(target.read_text() + 'ADDED = 1\\n')\n    return ["
     path = checkout / PROBE
     path.write_text(path.read_text().replace("return [", edit, 1))

@@ -11,14 +11,14 @@ from rlverify.checks.adapters.adapter import Adapter
 from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import RULES
 from rlverify.checks.rules.known_bugs import KNOWN_BUGS
+from tests.engine.rules_page import faults_in_words, rules_page
 from tests.support.repository_copy import ROOT
-from tests.support.rules_page import faults_in_words, rules_page
 
 PAGE = ROOT / "docs" / "checks.md"
 
 
 def test_the_committed_page_is_what_the_rules_give() -> None:
-    command = "python -m tests.support.rules_page"
+    command = "python -m tests.engine.rules_page"
     assert PAGE.read_text(encoding="utf-8") == rules_page(), f"run `{command}`"
     assert command in rules_page()
 

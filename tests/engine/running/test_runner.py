@@ -214,7 +214,7 @@ def test_an_attempt_returns_the_result_or_the_crash_in_one_line() -> None:
     assert attempt(lambda: 3) == 3
     crash = attempt(lambda: int("x\ny"))
     assert isinstance(crash, Crash)
-    assert crash.line.startswith("ValueError: invalid literal for int() with base 10: 'x\\ny' (meta/test_runner.py:")
+    assert crash.line.startswith("ValueError: invalid literal for int() with base 10: 'x\\ny' (running/test_runner.py:")
     assert crash.traceback.startswith("Traceback")
 
 

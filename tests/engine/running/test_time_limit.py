@@ -15,7 +15,7 @@ from rlverify.running.runner import hard_limit, run_within
 
 LONG = 30.0
 """Seconds after which code under test ends by itself, so that a test that fails ends too."""
-WORDS = "did not end within 0.1 seconds and stood at meta/test_time_limit.py:"
+WORDS = "did not end within 0.1 seconds and stood at running/test_time_limit.py:"
 
 
 @pytest.fixture(autouse=True)
