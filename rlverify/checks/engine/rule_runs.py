@@ -124,7 +124,7 @@ def _session(made: Subject) -> SubjectSession | CheckFinding:
         return CheckFinding(Status.ERROR, seen=found)
     name, modules = found
     preload(modules)
-    return session if made.adapter is not None else replace(session, adapter=adapter_named(name))
+    return replace(session, adapter=adapter_named(name, made.adapter))
 
 
 def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:

@@ -97,7 +97,7 @@ def load_state_dict_copies(subject: OptimizerSubject) -> CheckFinding:
     """
     source, receiver = subject.start(), subject.start()
     subject.steps(source, STEPS)
-    if not walk(source.optimizer.state_dict()["state"]):
+    if not walk(planted.state_of(source.optimizer.state_dict())):
         raise NotSupportedError("the optimizer has no state")
     subject.load(receiver, source.optimizer.state_dict())
     before = source.digests()
@@ -245,6 +245,22 @@ def half_precision_stays_finite(subject: OptimizerSubject) -> CheckFinding:
     return passing()
 
 
+@OPTIMIZERS.rule("medium", faults=[planted.STAYS_IN_EVALUATION])
+def evaluation_changes_nothing(subject: OptimizerSubject) -> CheckFinding:
+    """An optimizer that was switched to evaluation and back steps as without, within 1e-05.
+
+    Optimizers with ``train()`` and ``eval()`` move the parameters when they are switched. If they do not move them
+    back, every evaluation changes training.
+    """
+    ends = [subject.start(), subject.start()]
+    for running in ends:
+        subject.steps(running, STEPS)
+    subject.evaluated(ends[1])
+    for running in ends:
+        subject.steps(running, STEPS)
+    return _close(*ends)
+
+
 @OPTIMIZERS.rule("medium", faults=[planted.OTHER_KERNEL])
 def foreach_equals_loop(subject: OptimizerSubject) -> CheckFinding:
     """The implementations for many tensors and for one give the same parameters, within 1e-05.
@@ -258,7 +274,12 @@ def foreach_equals_loop(subject: OptimizerSubject) -> CheckFinding:
         set_options(running, foreach=chosen)
         subject.steps(running, 4 * STEPS)
         ends.append(running)
-    pairs = zip(ends[0].parameters, ends[1].parameters, strict=True)
+    return _close(*ends)
+
+
+def _close(first: OptimizerRun, second: OptimizerRun) -> CheckFinding:
+    """Whether two runs have the same parameters up to rounding."""
+    pairs = zip(first.parameters, second.parameters, strict=True)
     for number, (one, other) in enumerate(pairs):
         if not torch.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE):
             largest = float((one - other).abs().max().detach())
