@@ -21,8 +21,8 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 
 from rlverify.checks.adapters.adapter import STEPS, UNKNOWN, Adapter, NotSupportedError
 from rlverify.checks.adapters.driving import innermost, layers
-from rlverify.checks.state.trained import found_modules, found_optimizers
 from rlverify.checks.state.owners import owner_of_class
+from rlverify.checks.state.trained import found_modules, found_optimizers
 
 TARGETS: Final = ("q_net_target", "quantile_net_target", "critic_target", "actor_target")
 SEEN: Final = ("new_obs", "actions", "rewards", "dones")
