@@ -193,7 +193,9 @@ class _KeepsLearningRate(Wrapped):
 
 def _leave_last_out(_inner: Adapter, found: Sequence[Any], _model: Any) -> None:
     for optimizer in found:
-        optimizer.param_groups[-1]["params"] = optimizer.param_groups[-1]["params"][:-1]
+        if not vars(optimizer).setdefault("left_out", False):
+            optimizer.left_out = True  # once, however often the adapter is asked
+            optimizer.param_groups[-1]["params"] = optimizer.param_groups[-1]["params"][:-1]
 
 
 def _copy_first(_inner: Adapter, found: Sequence[Any], _model: Any) -> None:

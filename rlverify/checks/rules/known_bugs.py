@@ -46,7 +46,7 @@ KNOWN_BUGS: Final[dict[str, tuple[KnownBug, ...]]] = {
             "get_parameters() shows the learning rate that set_parameters() was given, and training uses the old one.",
         ),
     ),
-    "targets_start_equal": (
+    "targets_follow": (
         KnownBug(
             "stable-baselines3 #996",
             "https://github.com/DLR-RM/stable-baselines3/issues/996",
