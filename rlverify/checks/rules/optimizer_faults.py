@@ -39,6 +39,11 @@ class OptimizerRun:
     optimizer: torch.optim.Optimizer
     count: int = 0
 
+    @property
+    def values(self) -> list[torch.Tensor]:
+        """The parameters as plain tensors."""
+        return [each.detach() for each in self.parameters]
+
     def digests(self) -> dict[str, str]:
         """Digests of parameters, and of the optimizer's state."""
         found = {f"parameters{path}": digest for path, digest in digests(self.parameters).items()}

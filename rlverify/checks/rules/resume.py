@@ -128,16 +128,13 @@ def resume_is_exact(session: SubjectSession) -> CheckFinding:
     looks for what these steps are too few to show: it gives the numbers that differ after the load other values before
     the interruption, such as a count that is nearly full. Training has to go on exactly from them as well.
     """
-    cuts = [session.spans or (session.steps, session.steps_after)]
-    if session.spans is None:
-        steps = session.steps
-        later = next(each for each in itertools.count(LATER) if math.gcd(steps, each) == 1)
-        cuts.append((steps + later, session.steps_after))  # no episodes of one length end at both
-    for spans in cuts:
-        found = _resumed_exactly(replace(session, spans=spans))
-        if found.status is not Status.PASS:
-            break
-    return found
+    found = _resumed_exactly(session)
+    if session.spans is not None or found.status is not Status.PASS:
+        return found
+    steps = session.steps
+    later = next(each for each in itertools.count(LATER) if math.gcd(steps, each) == 1)
+    other = replace(session, spans=(steps + later, session.steps_after))  # no episodes of one length end at both
+    return found if isinstance(attempt(lambda: whole(other)), Crash) else _resumed_exactly(other)
 
 
 def _resumed_exactly(session: SubjectSession) -> CheckFinding:
