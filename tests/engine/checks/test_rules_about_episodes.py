@@ -11,7 +11,6 @@ import torch
 
 from rlverify.checks import Adapter, Status, check_algorithm
 from rlverify.checks.rules.numerics import generalised_advantages
-from tests.engine.checks.tiny_learner import Learner, TinyAdapter
 
 STEPS = 12
 
@@ -62,6 +61,13 @@ class TakesEither(Values):
 class TakesNeither(Values):
     def alive(self, terminated: bool, truncated: bool) -> bool:  # noqa: ARG002
         return True
+
+
+class LooksNoFurther(Values):
+    """Learns rewards alone."""
+
+    def alive(self, terminated: bool, truncated: bool) -> bool:  # noqa: ARG002
+        return False
 
 
 class Of(Adapter):
@@ -139,5 +145,5 @@ def test_the_advantages_are_those_of_the_formula() -> None:
 
 
 def test_training_that_reads_no_ends_is_not_judged() -> None:
-    (record,) = check_algorithm(Learner, adapter=TinyAdapter(), checks=[RULES[0]])
+    (record,) = check_algorithm(LooksNoFurther, adapter=Of(), checks=[RULES[0]])
     assert record.finding.seen == "training does not depend on the ends of episodes"

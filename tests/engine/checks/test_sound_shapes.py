@@ -125,10 +125,6 @@ class Halves(tiny_learner.Learner):
 
     updates = 0
 
-    def learn(self, steps: int) -> None:
-        self.updates = 0
-        super().learn(steps)
-
     def groups(self) -> list[dict[str, Any]]:
         self.updates += 1
         for group in self.optimizer.param_groups:
@@ -161,15 +157,16 @@ class BatchNormAndDropout(tiny_learner.Learner):
 
 
 class OfOptimizer(tiny_learner.TinyAdapter):
-    """Saves the optimizer too."""
+    """Saves the optimizer too, and how often it stepped."""
 
     def save(self, model: Any, folder: Path) -> None:
         super().save(model, folder)
-        torch.save(model.optimizer.state_dict(), folder / "optimizer.pt")
+        torch.save([model.optimizer.state_dict(), model.updates], folder / "optimizer.pt")
 
     def load(self, folder: Path, fresh: Any) -> Any:
         found = super().load(folder, fresh)
-        found.optimizer.load_state_dict(torch.load(folder / "optimizer.pt", weights_only=True))
+        state, found.updates = torch.load(folder / "optimizer.pt", weights_only=True)
+        found.optimizer.load_state_dict(state)
         return found
 
 

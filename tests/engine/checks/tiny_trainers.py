@@ -208,7 +208,7 @@ class TargetOfItsOwn(Tiny):
         return torch.nn.Linear(2, 1)
 
 
-SHARED = random.Random()  # noqa: S311  # no factory seeds it
+SHARED = random.Random()  # no factory seeds it
 
 
 class UsesASharedGenerator(Tiny):
@@ -381,7 +381,7 @@ DEFECTS = {
             "resume_is_exact",
             "waited is 0 after the load, expected 3",
             "waited",
-            "these steps are too few to show it; from another value, training that is saved and loaded goes on otherwise",
+            "these steps are too few to show it; from another value, training that is saved and loaded",
         ),
         Defect(
             StartsRateInEachCall,
