@@ -342,11 +342,11 @@ class ReturnsNothing(TinyAdapter):
         super().load(folder, fresh)
 
 
-def test_a_load_that_returns_nothing_is_an_error() -> None:
+def test_a_load_that_returns_nothing_is_a_failure() -> None:
     made = Suite("tiny", lambda _seed: Tiny(), adapter=ReturnsNothing())
-    made.add("save_load_save_is_a_fixed_point")
+    made.add("load_returns_a_model")
     record = only(made)
-    assert record.status is Status.ERROR
+    assert record.status is Status.FAIL
     assert "load() of the adapter returned None; return the model that was loaded" in record.finding.seen
 
 
