@@ -21,7 +21,7 @@ from rlverify.checks.engine.session import SubjectSession, Trained, first_differ
 from rlverify.checks.state.owners import owner_of_class
 from rlverify.checks.state.random_state import global_state, set_global_state
 from rlverify.checks.state.tree import digests, unequal, walk
-from rlverify.records.attempts import Crash, attempt
+from rlverify.records.attempts import Crash, attempt, places_of
 
 
 @rule("gates", "high", faults=[faults.UNREPEATABLE], blamed="caller")
@@ -203,6 +203,32 @@ def apart(first: Trained, second: Trained) -> Apart:
     step = first_difference(first.trace, second.trace)
     seen = f"{len(names)} of {len(everything)} parameters and states of optimizers differ"
     return {"seen": seen, "where": f"step {step}" if step is not None else names[0]}
+
+
+def _cannot_load(*_: Any) -> None:
+    raise ValueError("a fault that rlverify planted")
+
+
+@rule("resume", "high", faults=[faults.after("load", "raise an error in load()", _cannot_load)])
+def load_returns_a_model(session: SubjectSession) -> CheckFinding:
+    """A model that was trained and saved can be loaded.
+
+    What training adds, such as a group of an optimizer, has to be there before its state is loaded.
+    """
+    with session.folder(trained_steps=session.steps) as folder:
+        seen = session.run(lambda: _error_of(lambda: session.loaded(folder)))
+    return failing(f"load() raises {seen}", where="load()") if seen else passing()
+
+
+def _error_of(action: Callable[[], object]) -> str:
+    """What an action raises, with the innermost line that is of no library; empty if it raises nothing."""
+    found = attempt(action)
+    if not isinstance(found, Crash):
+        return ""
+    if isinstance(found.error, NotSupportedError):
+        raise found.error
+    own = [each for each in places_of(found.error) if not {"site-packages", "rlverify"} & {*each[0].parts}]
+    return found.line + "".join(f", called in {file.name}:{number}" for file, number in own[:1])
 
 
 BEFORE: Final = 7

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -35,7 +35,7 @@ from rlverify.checks.state.tree import (
     unequal,
     walk,
 )
-from rlverify.records.attempts import Crash, attempt, places_of
+from rlverify.records.attempts import Crash, attempt
 
 Result = TypeVar("Result")
 
@@ -44,32 +44,6 @@ TIMES: Final = 3
 """How often a model is saved and loaded again."""
 LATER: Final = 3
 """Steps from the first interruption to the second, or a few more."""
-
-
-def _cannot_load(*_: Any) -> None:
-    raise ValueError("a fault that rlverify planted")
-
-
-@rule("resume", "high", faults=[faults.after("load", "raise an error in load()", _cannot_load)])
-def load_returns_a_model(session: SubjectSession) -> CheckFinding:
-    """A model that was trained and saved can be loaded.
-
-    What training adds, such as a group of an optimizer, has to be there before its state is loaded.
-    """
-    with session.folder(trained_steps=session.steps) as folder:
-        seen = session.run(lambda: _error_of(lambda: session.loaded(folder)))
-    return failing(f"load() raises {seen}", where="load()") if seen else passing()
-
-
-def _error_of(action: Callable[[], object]) -> str:
-    """What an action raises, with the innermost line that is of no library; empty if it raises nothing."""
-    found = attempt(action)
-    if not isinstance(found, Crash):
-        return ""
-    if isinstance(found.error, NotSupportedError):
-        raise found.error
-    own = [each for each in places_of(found.error) if not {"site-packages", "rlverify"} & {*each[0].parts}]
-    return found.line + "".join(f", called in {file.name}:{number}" for file, number in own[:1])
 
 
 def forgettable(session: SubjectSession) -> Sequence[GenericFault]:
