@@ -25,7 +25,7 @@ STYLES = {
     "violated": "red",
 }
 SHORT = 20
-"""Characters of a text of which several stand in one line."""
+"""The most characters of a text that shares its line with others."""
 HEADINGS: dict[Variant, str] = {"healthy": "healthy", "faulty": "faulty", "documented_fix": "fixed"}
 
 

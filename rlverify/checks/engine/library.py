@@ -24,7 +24,8 @@ KNOWN: Final = Path(__file__).parents[1] / "known"
 class Twin:
     """A subject without your classes.
 
-    :param session: makes the library's own class with the arguments of the model; None if the model is such a one
+    :param session: makes the library's own class with the arguments of the model, and talks to it in the library's way;
+        None if the subject is such a one
     :param algorithm: the name of that class
     :param library: the name and the version of the distribution that it is of
     """
@@ -40,8 +41,10 @@ def twin_of(session: SubjectSession) -> Twin | None:
     def action() -> tuple[str, str, bool, str]:
         model = session.make()
         name = adapter_name(model)
-        twin = adapter_named(name).library_twin(model)
-        return name, type(twin).__name__, twin is model, type(twin).__module__.partition(".")[0]
+        own = adapter_named(name)
+        twin = own.library_twin(model)
+        is_same = twin is model and type(session.adapter) is type(own)
+        return name, type(twin).__name__, is_same, type(twin).__module__.partition(".")[0]
 
     found = attempt(lambda: session.run(action))
     if isinstance(found, Crash):

@@ -34,6 +34,6 @@ REMEDIES: Final[dict[str, str]] = {
     "learning_rates_continue": "Restore the schedule's position along with the optimizer.",
     "callbacks_continue": "Save the state of callbacks with the model.",
     "artefact_needs_no_unpickling": "Write tensors as safetensors or a state_dict, and settings as JSON.",
-    "artefact_runs_nothing_when_read": "Read with torch.load(weights_only=True), or from a format that is no pickle.",
+    "artefact_runs_nothing_when_read": "Read with torch.load(weights_only=True), or use a format other than pickle.",
 }
 """By name of the rule."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
 from benchmarks.field.findings import of_libraries
 from benchmarks.field.records import read_field_report
-from rlverify.checks import CheckRecord, check_algorithm, details
+from rlverify.checks import CheckRecord, Status, check_algorithm, details
+from rlverify.checks.adapters.sb3 import SB3Adapter
 from rlverify.checks.engine import library
 from rlverify.checks.engine.rule import RULES
 from rlverify.checks.rules.remedies import REMEDIES
@@ -100,6 +102,30 @@ def test_all_causes_have_a_line_with_whose_they_are() -> None:
 def test_strict_counts_what_is_known() -> None:
     assert record("set_parameters_copies", strict=True).is_unexpected
     assert not record("set_parameters_copies").is_unexpected
+
+
+class Forgets(SB3Adapter):
+    """Loads a model without the moments of its optimizer."""
+
+    def load(self, folder: Path, fresh: Any) -> Any:
+        model = super().load(folder, fresh)
+        model.policy.optimizer.state.clear()
+        return model
+
+
+def test_an_adapter_of_yours_is_not_the_librarys() -> None:
+    made = partial(PPO, "MlpPolicy", "CartPole-v1", **SIZES)
+    (found,) = check_algorithm(made, adapter=Forgets(), checks=["resume_is_exact"], name="ppo")
+    assert found.is_unexpected
+    assert found.library is not None
+    assert all(each.startswith("policy.optimizer.state") for each in found.library.other_causes)
+
+
+@pytest.mark.parametrize(("kind", "status"), [(PPO, Status.FAIL), (Drifting, Status.INCONCLUSIVE)])
+def test_what_no_cause_was_looked_for_is_not_excused(kind: type[PPO], status: Status) -> None:
+    made = partial(kind, "MlpPolicy", "CartPole-v1", **SIZES)
+    (found,) = check_algorithm(made, checks=["resume_is_exact"], tier="smoke", name="ppo")
+    assert (found.status, found.is_unexpected) == (status, False)
 
 
 def test_a_version_without_a_field_report_is_compared_all_the_same(
