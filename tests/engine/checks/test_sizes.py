@@ -11,6 +11,7 @@ import pytest
 from sb3_contrib import TRPO
 from stable_baselines3 import A2C, DQN, PPO, SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.utils import LinearSchedule
@@ -42,6 +43,10 @@ class Deaf(PPO):
         super().__init__(policy, env, **{**settings, "n_steps": max(n_steps, 512)})
 
 
+class Episodes(ReplayBuffer):
+    """Stands for a buffer that samples whole episodes alone."""
+
+
 def changed() -> PPO:
     model = PPO("MlpPolicy", CART, **net())
     model.mine = 3
@@ -64,6 +69,11 @@ ALONE = f"{ON_POLICY}, batch_size 64 -> 32"
 AGAIN = "cannot be made again with its own arguments"
 LINES: dict[str, tuple[Callable[[], BaseAlgorithm], str]] = {
     "ppo": (lambda: PPO("MlpPolicy", CART, **net()), f"shrunk: {ALONE}"),
+    "without a seed": (lambda: PPO("MlpPolicy", CART, **{**net(), "seed": None}), f"shrunk: {ALONE}"),
+    "a buffer that may need whole episodes": (
+        lambda: SAC("MlpPolicy", PENDULUM, replay_buffer_class=Episodes, learning_starts=500, **net()),
+        "shrunk: buffer_size 1000000 -> 1024, batch_size 256 -> 32",
+    ),
     "trpo": (
         lambda: TRPO("MlpPolicy", CART, **net()),
         "shrunk: n_steps 2048 -> 64, n_critic_updates 10 -> 2, batch_size 128 -> 32",
