@@ -147,5 +147,5 @@ def advice(record: CheckRecord) -> dict[str, str]:
         found = library.finding
         rows = {"cause": found.cause, "remedy": found.advice or rows["remedy"], "reports": found.reports or reports}
     elif library is not None and library.other_causes:
-        rows = {"yours": f"{', '.join(library.other_causes)}; at the other causes, {library.text}", **rows}
+        rows = {"yours": f"{', '.join(library.other_causes)}; the other causes: {library.text}", **rows}
     return {**rows, "reports": ", ".join(f"{name} ({url})" for name, url in rows["reports"])}  # type: ignore[dict-item]

@@ -77,9 +77,8 @@ def summary_of_checks(run: CheckRun) -> str:
     }
     parts = [f"{found[status]} {words.get(status, status.value)}" for status in Status if found[status]]
     number = len(run.records)
-    if not run.is_decided:
-        parts = [*(parts or ["none"]), "so that nothing is decided"]
-    return f"{number} check{'s' * (number != 1)}: {', '.join(parts)}"
+    decided = "" if run.is_decided else "; none passed or failed"
+    return f"{number} check{'s' * (number != 1)}: {', '.join(parts) or 'none'}{decided}"
 
 
 def outcome_words(record: CheckRecord) -> str:

@@ -137,7 +137,7 @@ ENDS = {
 def test_without_a_decided_check_the_exit_code_is_2(folder: Path, check: Check) -> None:
     (folder / "undecided.py").write_text(NOTHING_DECIDED)
     code, output, _ = check("undecided.py:wrapped", *QUICK)
-    assert (code, output.splitlines()[-1]) == (2, "1 check: 1 not applicable, so that nothing is decided")
+    assert (code, output.splitlines()[-1]) == (2, "1 check: 1 not applicable; none passed or failed")
 
 
 def test_a_crash_is_shown_once_with_its_calls_and_what_it_stops(folder: Path, check: Check) -> None:

@@ -129,4 +129,4 @@ def test_the_summary_counts_every_record() -> None:
         "8 checks: 3 passed (2 proven), 2 failed (1 as expected), 1 inconclusive, 1 not applicable, 1 could not be run"
     )
     assert summary_of_checks(run_of(RECORDS[2])) == "1 check: 1 failed"
-    assert summary_of_checks(EMPTY) == "0 checks: none, so that nothing is decided"
+    assert summary_of_checks(EMPTY) == "0 checks: none; none passed or failed"
