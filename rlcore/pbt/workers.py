@@ -110,6 +110,7 @@ class ProcessExecutor:
                         done = set(running)
                     ended = [(running.pop(future), future.exception()) for future in list(running) if future in done]
                     for job in (job for job, error in ended if error is None):
+                        job.path.unlink()  # not by the worker, which can be killed before its answer has arrived
                         yield job.task, cloudpickle.loads(job.path.with_suffix(".result").read_bytes())
                     again.extend(_after_error(job, error) for job, error in ended if error is not None)
             except BaseException:
@@ -158,7 +159,6 @@ def _do(path: Path) -> None:
     """Call the function of a file with its task, and write the result next to it."""
     function, task = cloudpickle.loads(path.read_bytes())
     path.with_suffix(".result").write_bytes(cloudpickle.dumps(function(task)))
-    path.unlink()
 
 
 def _after_error(job: _Job, error: BaseException) -> _Job:

@@ -51,6 +51,22 @@ def test_neither_files_nor_the_order_in_which_turns_end_show(executor: Executor,
     assert trained(executor) == expected
 
 
+def test_a_worker_that_dies_when_its_task_is_done_does_it_again(tmp_path: Path) -> None:
+    died = tmp_path / "died"
+
+    def doubled(number: int) -> int:
+        def die(path: Path) -> None:
+            path.rename(died)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        if not died.exists():
+            Path.unlink = die  # type: ignore[assignment, method-assign]
+        return 2 * number
+
+    with ProcessExecutor(1) as executor:
+        assert list(executor.map(doubled, [1, 2])) == [(1, 2), (2, 4)]
+
+
 @pytest.mark.slow
 def test_processes_leave_what_one_process_leaves_also_if_a_worker_is_killed(
     expected: dict[str, bytes], tmp_path: Path
