@@ -16,7 +16,7 @@ from rlcore import UPGD, AdaptiveUPGD
 from tests.benchmarks.side_by_side import Target, compare, profile, table
 from tests.benchmarks.tensors import SIZES, parameters
 
-TARGETS = dict(zip(SIZES, (0.6, 1.4, 1.3), strict=True))
+TARGETS = dict(zip(SIZES, (0.75, 1.3, 0.75), strict=True))
 ROUNDS = dict(zip(SIZES, (300, 60, 12), strict=True))
 FIRST_STEPS = 5
 FIRST_STEP = """
