@@ -22,14 +22,16 @@ from rlverify.checks.rules.env_states import check_env_state
 from rlverify.checks.suites import Suite
 
 if TYPE_CHECKING:
+    from rlverify.checks.adapters.sb3 import SB3Adapter
     from rlverify.checks.rules.optimizers import check_optimizer
     from rlverify.checks.rules.transforms import check_gradient_transform
 
 OF_TORCH: Final = {
+    "SB3Adapter": "rlverify.checks.adapters.sb3",
     "check_gradient_transform": "rlverify.checks.rules.transforms",
     "check_optimizer": "rlverify.checks.rules.optimizers",
 }
-"""Functions whose modules import torch, which this package does not need otherwise."""
+"""What is in modules that import torch or Stable-Baselines3, which this package does not need otherwise."""
 
 __all__ = [
     "Adapter",
@@ -38,6 +40,7 @@ __all__ = [
     "KnownFailure",
     "NotSupportedError",
     "Proof",
+    "SB3Adapter",
     "Status",
     "Subject",
     "Suite",
@@ -57,7 +60,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the functions that need torch when they are asked for."""
+    """Import what needs torch or Stable-Baselines3 when it is asked for."""
     if name in OF_TORCH:
         return getattr(importlib.import_module(OF_TORCH[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -101,6 +101,7 @@ def holds(
     expected: str = "",
     severity: Severity = "high",
     faults: Sequence[GenericFault] = (),
+    after_load: bool = False,
 ) -> Rule:
     """A rule of one's own about a trained model.
 
@@ -108,8 +109,9 @@ def holds(
         Another value, such as True, is an error of the check
     :param name: of the check in its suite; by default that of the function
     :param expected: what holds, in a sentence; by default the first line of the function's documentation
-    :param faults: those that prove it, such as ``faults.overwrite("ret_ema", 0.0)``. A fault in load() cannot, as the
-        function gets a model that was never loaded
+    :param faults: those that prove it, such as ``faults.overwrite("ret_ema", 0.0)``; with ``after_load`` also those in
+        load(), such as ``faults.forget("ret_ema")``
+    :param after_load: whether the function gets the model after a load too, and once more after some training then
     :raises ValueError: if the function has no name and none is given
     """
     shown = name or getattr(function, "__name__", "<lambda>")
@@ -117,14 +119,27 @@ def holds(
         raise ValueError("the function has no name that a report could show; give one: holds(function, name=...)")
 
     def checked(session: SubjectSession) -> CheckFinding:
-        def action() -> str | None:
-            found = function(session.trained_model())
+        def wrong_in(model: Any) -> str | None:
+            found = function(model)
             if found is not None and not isinstance(found, str):
                 raise TypeError(f"{shown} returned {found!r:.80}; return None, or what is wrong as a text")
             return found
 
-        wrong = session.run(action)
-        return failing(wrong) if wrong else passing()
+        def trained() -> str | None:
+            return wrong_in(session.trained_model())
+
+        def loaded(folder: Path) -> str | None:
+            model = session.loaded(folder)
+            wrong = wrong_in(model)
+            session.learn(model, session.steps_after)
+            return wrong or wrong_in(model)
+
+        wrong = session.run(trained)
+        if wrong or not after_load:
+            return failing(wrong) if wrong else passing()
+        with session.folder(has_model=True) as folder:
+            wrong = session.run(lambda: loaded(folder))
+        return failing(wrong, where="after load()") if wrong else passing()
 
     first = inspect.cleandoc(function.__doc__ or "").partition("\n")[0]
     says = expected or first or f"{shown} finds nothing."

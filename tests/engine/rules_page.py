@@ -27,7 +27,9 @@ several faults one is enough; the record says how many were detected, and names 
 ADAPTER: Final = """\
 ## An adapter for your own training loop
 
-Models of Stable-Baselines3 and sb3-contrib need none. For other code derive a class from `rlverify.checks.Adapter`,
+Models of Stable-Baselines3 and sb3-contrib need none: all networks and optimizers that a model reaches are checked. To
+check fewer, derive a class from `rlverify.checks.SB3Adapter` and override `modules`, `optimizers` or `target_modules`.
+For other code derive a class from `rlverify.checks.Adapter`,
 override what your code can do (a plain training loop needs `learn`, `save` and `load`), and give it along with the
 factory: `subject(make, adapter=MyAdapter())`, which is a target of `rlverify check` too. Checks that need more do not
 apply, and name the method. [examples/plain_ppo/adapter.py](../examples/plain_ppo/adapter.py) is an adapter; the

@@ -21,6 +21,12 @@ class Momentum(Optimizer):
     def load_state_dict(self, state_dict: Any) -> None:
         super().load_state_dict(copy.deepcopy(state_dict))
 
+    def train(self) -> None:
+        """Train."""
+
+    def eval(self) -> None:
+        """Evaluate."""
+
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]  # noqa: ARG002
         gradients = [each.grad for group in self.param_groups for each in group["params"] if each.grad is not None]
@@ -110,3 +116,20 @@ class Divides(Momentum):
 class TwoFormulas(Momentum):
     def update(self, group: dict[str, Any], parameter: Any) -> None:
         super().update({**group, "lr": group["lr"] * (0.99 if group["foreach"] else 1)}, parameter)
+
+
+class StaysEvaluated(Momentum):
+    def eval(self) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.data.mul_(0.9)
+
+
+class OtherShape(Momentum):
+    """A state dictionary that is no pair of state and groups."""
+
+    def state_dict(self) -> Any:
+        return {"inner": copy.deepcopy(super().state_dict())}
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        super().load_state_dict(state_dict["inner"])

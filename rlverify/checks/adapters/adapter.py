@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,9 @@ class NotSupportedError(Exception):
 class Adapter:
     """What the checks do with a model. Override what your code does otherwise; a plain training loop needs three.
 
-    Every method gets the model that the factory made, or that `load` returned.
+    Every method gets the model that the factory made, or that `load` returned. For a model of Stable-Baselines3, what a
+    class does not override is done as `SB3Adapter` does it: ``modules``, ``optimizers`` and ``target_modules`` name all
+    that can be reached, and can be overridden to name fewer.
     """
 
     def learn(self, model: Any, steps: int) -> Sequence[Any]:
@@ -136,6 +139,23 @@ class Adapter:
         """Returns, values and advantages of the last rollout, in one order."""
         raise NotSupportedError("the adapter has no advantages()")
 
+    def advantage_inputs(self, model: Any) -> Mapping[str, Any]:  # noqa: ARG002
+        """Collect a rollout, and give its advantages with what they were computed from.
+
+        :return: arrays by step and environment as ``advantages``, ``rewards``, ``values`` and ``episode_starts``; by
+            environment as ``last_values`` and ``last_episode_starts``, which follow the last step; and the numbers
+            ``gamma`` and ``gae_lambda``
+        """
+        raise NotSupportedError("the adapter has no advantage_inputs()")
+
+    def transitions(self, model: Any) -> Sequence[Any]:  # noqa: ARG002
+        """Collect a rollout, and give the rows of one environment in it that training uses.
+
+        :return: observation, action, reward, whether the episode ended, and the observation after the action for each;
+            at the end of an episode, that is the last one of this episode
+        """
+        raise NotSupportedError("the adapter has no transitions()")
+
     def callbacks(self, model: Any) -> Sequence[Any]:  # noqa: ARG002
         """What trains along with the model and has a state, such as a callback that keeps the best return."""
         raise NotSupportedError("the adapter has no callbacks()")
@@ -157,9 +177,16 @@ def adapter_name(model: Any) -> str:
     return "sb3" if SB3 in {f"{base.__module__}.{base.__qualname__}" for base in type(model).__mro__} else "plain"
 
 
-def adapter_named(name: str) -> Adapter:
-    """The adapter of a name that `adapter_name` gave."""
+def adapter_named(name: str, own: Adapter | None = None) -> Adapter:
+    """The adapter of a name that `adapter_name` gave.
+
+    :param own: the caller's: of a known library, what its class does not override is done as for that library
+    """
     if name == "plain":
-        return Adapter()
-    adapter: Adapter = importlib.import_module("rlverify.checks.adapters.sb3").SB3Adapter()
-    return adapter
+        return own or Adapter()
+    kind: type[Adapter] = importlib.import_module("rlverify.checks.adapters.sb3").SB3Adapter
+    if own is None or isinstance(own, kind):
+        return own or kind()
+    mixed = copy.copy(own)
+    mixed.__class__ = type(type(own).__name__, (type(own), kind), {})
+    return mixed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -84,3 +84,17 @@ def require_this_process(env: Any) -> None:
     """Raise if parts of an environment are in other processes."""
     if any("processes" in vars(each) for each in layers(env)):
         raise NotSupportedError("the environments are in worker processes")
+
+
+def after_each_step(env: Any, action: Callable[..., object]) -> None:
+    """Let an environment call an action with what each of its steps returns; what that returns is used, if anything."""
+    inner = innermost(env)
+    name = "step_wait" if is_sb3_vector(inner) else "step"
+    original = getattr(inner, name)
+
+    def changed(*arguments: Any) -> Any:
+        found = original(*arguments)
+        other = action(*found)
+        return found if other is None else other
+
+    vars(inner)[name] = changed

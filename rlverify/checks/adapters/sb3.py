@@ -20,8 +20,10 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
 
 from rlverify.checks.adapters.adapter import STEPS, UNKNOWN, Adapter, NotSupportedError
+from rlverify.checks.adapters.driving import innermost, layers
 from rlverify.checks.adapters.sb3_sizes import smaller_settings
 from rlverify.checks.state.owners import owner_of_class
+from rlverify.checks.state.trained import found_modules, found_optimizers
 
 TARGETS: Final = ("q_net_target", "quantile_net_target", "critic_target", "actor_target")
 SEEN: Final = ("new_obs", "actions", "rewards", "dones")
@@ -83,13 +85,18 @@ class SB3Adapter(Adapter):
         model._setup_lr_schedule()  # there is no public way, and this is what load() does
 
     def modules(self, model: BaseAlgorithm) -> Sequence[Any]:
-        """The policy, which holds all networks."""
-        return [model.policy]
+        """The policy, and all networks elsewhere in the model; override it to name fewer."""
+        others = [each for each in found_modules(own_parts(model)) if each is not model.policy]
+        return [model.policy, *others]
+
+    def optimizers(self, model: BaseAlgorithm) -> Sequence[Any]:
+        """All optimizers of the model; override it to name fewer."""
+        return found_optimizers(own_parts(model))
 
     def target_modules(self, model: BaseAlgorithm) -> Sequence[Any]:
-        """Target networks of the policy."""
-        found = (getattr(model.policy, name, None) for name in TARGETS)
-        return [each for each in found if each is not None]
+        """Target networks of the policy and of the model itself, by the names that the library gives them."""
+        found = (getattr(owner, name, None) for owner in (model.policy, model) for name in TARGETS)
+        return list({id(each): each for each in found if each is not None}.values())
 
     def steps(self, model: BaseAlgorithm) -> int:
         """A rollout of on-policy algorithms; the steps until learning starts, and some more, of the others."""
@@ -153,13 +160,39 @@ class SB3Adapter(Adapter):
         """Arrays of the rollout buffer."""
         return advantages(model)
 
+    def advantage_inputs(self, model: BaseAlgorithm) -> Mapping[str, Any]:
+        """Arrays of the rollout buffer, and the arguments with which it computes them."""
+        buffer = _on_policy(model).rollout_buffer
+        given: dict[str, Any] = {}
+        compute = buffer.compute_returns_and_advantage
+
+        def noted(last_values: torch.Tensor, dones: np.ndarray[Any, Any]) -> None:
+            given.update(last_values=last_values.flatten().numpy(force=True), last_episode_starts=dones)
+            compute(last_values=last_values, dones=dones)
+
+        vars(buffer)["compute_returns_and_advantage"] = noted
+        self.rollout(model)
+        del vars(buffer)["compute_returns_and_advantage"]
+        names = ("advantages", "rewards", "values", "episode_starts", "gamma", "gae_lambda")
+        return {**given, **{name: getattr(buffer, name) for name in names}}
+
     def normalizer_state(self, model: BaseAlgorithm) -> Mapping[str, Any]:
-        """The running means and variances of VecNormalize."""
+        """The running means and variances of VecNormalize, and of Gymnasium's wrappers inside of vectors."""
         return statistics(model)
 
     def normalized(self, model: BaseAlgorithm, observation: Any) -> Any:
         """``normalize_obs()`` of VecNormalize."""
         return normalizer_of(model).normalize_obs(observation)
+
+
+WITHOUT_NETWORKS: Final = ("replay_buffer", "rollout_buffer", "ep_info_buffer", "ep_success_buffer", "_logger")
+"""Attributes that hold data, which take long to search."""
+
+
+def own_parts(model: BaseAlgorithm) -> dict[str, Any]:
+    """What a model holds, the policy first, without its data; environments included."""
+    own = {name: each for name, each in vars(model).items() if name not in WITHOUT_NETWORKS}
+    return {"policy": model.policy, **own}
 
 
 class _Trace(BaseCallback):
@@ -211,12 +244,32 @@ def normalizer_of(model: BaseAlgorithm) -> VecNormalize:
 
 def statistics(model: BaseAlgorithm) -> dict[str, Any]:
     """Mean, variance and count of observations, by key of a dictionary space, and of returns."""
+    wrapped = wrapped_statistics(model)
+    if wrapped and model.get_vec_normalize_env() is None:
+        return wrapped
     normalizer = normalizer_of(model)
     own = getattr(normalizer, "obs_rms", {})
     observed = own if isinstance(own, dict) else {"": own}
     running = {f"obs_rms[{key!r}]" if key else "obs_rms": value for key, value in observed.items()}
     running["ret_rms"] = normalizer.ret_rms
+    return {**_moments(running), **wrapped}
+
+
+def _moments(running: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{name}.{moment}": getattr(each, moment) for name, each in running.items() for moment in MOMENTS}
+
+
+def wrapped_statistics(model: BaseAlgorithm) -> dict[str, Any]:
+    """The moments of ``NormalizeObservation`` and ``NormalizeReward`` of Gymnasium, by environment and wrapper."""
+    envs = getattr(innermost(model.get_env()), "envs", ())
+    found = {
+        f"envs[{number}] {type(layer).__name__}.{name}": vars(layer)[name]
+        for number, env in enumerate(envs)
+        for layer in layers(env)
+        for name in ("obs_rms", "return_rms")
+        if name in vars(layer)
+    }
+    return _moments(found)
 
 
 LIBRARIES: Final = ("stable_baselines3", "sb3_contrib")

@@ -147,6 +147,52 @@ class _Sharing(Wrapped):
             parameter.data = theirs[name].data
 
 
+class _SharingMoments(_Sharing):
+    """Gives the optimizers of a model the tensors of state of another's."""
+
+    def set_parameters(self, model: Any, parameters: Any) -> None:
+        source, own = parameters
+        self.inner.set_parameters(model, own)
+        pairs = zip(self.inner.optimizers(model), self.inner.optimizers(source), strict=True)
+        for mine, theirs in pairs:
+            for group, other in zip(mine.param_groups, theirs.param_groups, strict=True):
+                for parameter, twin in zip(group["params"], other["params"], strict=True):
+                    if twin in theirs.state:
+                        mine.state[parameter] = dict(theirs.state[twin])
+
+
+class _PartOfATarget(Wrapped):
+    """Leaves the last tensor of each target network, such as a batch statistic, as it is in a fresh model."""
+
+    def learn(self, model: Any, steps: int) -> Sequence[Any]:
+        tensors = [_last_float(each) for each in self.inner.target_modules(model)]
+        before = [each.clone() for each in tensors]
+        found = self.inner.learn(model, steps)
+        for tensor, value in zip(tensors, before, strict=True):
+            tensor.copy_(value)
+        return found
+
+
+def _last_float(module: Any) -> Any:
+    return [each for each in module.state_dict().values() if each.is_floating_point()][-1]
+
+
+class _StartsAgain(Wrapped):
+    """Resets the environment at the start of learn()."""
+
+    def learn(self, model: Any, steps: int) -> Sequence[Any]:
+        self.inner.environment(model).reset()
+        return self.inner.learn(model, steps)
+
+
+def _replace_parameter(inner: Adapter, _trace: Any, model: Any, _steps: int) -> None:
+    """Replace the first parameter of a model by a copy, as a new layer would be."""
+    for owner in (each for module in inner.modules(model) for each in module.modules()):
+        for name, parameter in owner.named_parameters(recurse=False):
+            setattr(owner, name, copy.deepcopy(parameter))
+            return
+
+
 class _KeepsLearningRate(Wrapped):
     def set_learning_rate(self, model: Any, value: float) -> None:
         """Do nothing."""
@@ -154,7 +200,9 @@ class _KeepsLearningRate(Wrapped):
 
 def _leave_last_out(_inner: Adapter, found: Sequence[Any], _model: Any) -> None:
     for optimizer in found:
-        optimizer.param_groups[-1]["params"] = optimizer.param_groups[-1]["params"][:-1]
+        if not vars(optimizer).setdefault("left_out", False):
+            optimizer.left_out = True  # once, however often the adapter is asked
+            optimizer.param_groups[-1]["params"] = optimizer.param_groups[-1]["params"][:-1]
 
 
 def _copy_first(_inner: Adapter, found: Sequence[Any], _model: Any) -> None:
@@ -176,6 +224,10 @@ SAVING_LEARNS = after(
 FORGETS_BETWEEN_PIECES = GenericFault("clear the optimizer's state at the start of learn()", _ForgetsBetweenPieces)
 DRIFTING = after("load", "change a parameter in load()", lambda inner, model, *_: _nudge(inner, model, 1e-3))
 SHARING = GenericFault("share tensors in set_parameters()", _Sharing)
+SHARING_MOMENTS = GenericFault("share the optimizer's state in set_parameters()", _SharingMoments)
+REPLACED_PARAMETER = after("learn", "replace a parameter after learn()", _replace_parameter)
+PART_OF_A_TARGET = GenericFault("leave one tensor of a target network as it was", _PartOfATarget)
+STARTS_AGAIN = GenericFault("reset the environment at the start of learn()", _StartsAgain)
 KEEPS_LEARNING_RATE = GenericFault("keep the old learning rate", _KeepsLearningRate)
 UNTRAINED_PARAMETER = after("optimizers", "leave a parameter out of the optimizer", _leave_last_out)
 STRANGE_PARAMETER = after("optimizers", "give the optimizer a copy of a parameter", _copy_first)

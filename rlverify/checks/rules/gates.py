@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypedDict
+
+import numpy as np
 
 from rlverify.checks.adapters import driving
 from rlverify.checks.adapters.adapter import NotSupportedError
@@ -13,11 +16,12 @@ from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import failing, in_a_process, passing, rule
+from rlverify.checks.engine.search import listed
 from rlverify.checks.engine.session import SubjectSession, Trained, first_difference
 from rlverify.checks.state.owners import owner_of_class
 from rlverify.checks.state.random_state import global_state, set_global_state
-from rlverify.checks.state.tree import digests, unequal
-from rlverify.records.attempts import Crash, attempt
+from rlverify.checks.state.tree import digests, unequal, walk
+from rlverify.records.attempts import Crash, attempt, places_of
 
 
 @rule("gates", "high", faults=[faults.UNREPEATABLE], blamed="caller")
@@ -25,9 +29,11 @@ def deterministic(session: SubjectSession) -> CheckFinding:
     """Two runs from one factory give the same parameters.
 
     Every other rule compares runs, so it means nothing without this one. Seed the model and its environment in the
-    factory. A model without a seed can still pass: the global generators are seeded before each call of the factory.
+    factory. The second run follows another one in its process, so that a generator of a module or of a class, which the
+    factory does not make, shows. A model without a seed can still pass: the global generators are seeded before each
+    call of the factory.
     """
-    first, second = whole(session), trained_twice(session.alone())
+    first, second = whole(session), trained_twice(session.alone(), after_another=True)
     if first.result != second.result and session.gave_up_start():  # it may use what a fork does not copy
         return deterministic(session)
     session.volatile = frozenset(unequal(first.state, second.state))
@@ -67,23 +73,94 @@ def observing_changes_nothing(session: SubjectSession) -> CheckFinding:
     with session.folder() as folder:
         found = session.run(lambda: observed(folder))
     expected = whole(session)
-    return passing() if found.result == expected.result else failing(**apart(expected, found))
+    if found.result == expected.result:
+        return passing()
+    why = session.run(lambda: _changes(session)) if session.tier.finds_reasons else ""
+    return failing(**apart(expected, found), why=why)
 
 
-@rule("gates", "medium", rests_on=["deterministic"], faults=[faults.FORGETS_BETWEEN_PIECES])
+def _changes(session: SubjectSession) -> str:
+    """What acting and saving change in a trained model, in words."""
+    model, found = session.make(), []
+    session.learn(model, session.steps)
+    with session.folder() as folder:
+        observed: dict[str, Callable[[], Any]] = {
+            "act()": lambda: session.adapter.act(model),
+            "save()": lambda: session.adapter.save(model, folder),
+        }
+        for name, observe in observed.items():
+            before, generators = walk(model), digests(global_state())
+            with suppress(NotSupportedError):
+                observe()
+            after = walk(model)
+            changed = [each for each in unequal(before, after) if each not in session.volatile]
+            texts = [{path: leaf.text for path, leaf in state.items()} for state in (before, after)]
+            found += [
+                f"{name} changed {path} from {' to '.join(each.get(path, 'missing') for each in texts)}"
+                for path in changed
+            ]
+            if digests(global_state()) != generators:
+                found.append(f"{name} drew from a global random generator")
+    return listed(found)
+
+
+def starting_again(session: SubjectSession) -> list[GenericFault]:
+    """Faults of what starts from scratch in every call: the optimizer, and the environment if the adapter has it."""
+    return [faults.FORGETS_BETWEEN_PIECES, *[faults.STARTS_AGAIN] * session.supports("environment")]
+
+
+@rule("gates", "medium", rests_on=["deterministic"], faults=starting_again)
 def pieces_equal_whole(session: SubjectSession) -> CheckFinding:
-    """Two calls of learn() give the same parameters as one.
+    """Two calls of learn() give the same parameters as one, and the same rates on the way.
 
-    If it does not, something starts from scratch in every call: an interrupted run then differs for this reason alone.
+    If not, something starts from scratch in every call: an interrupted run then differs for this reason alone. Rates
+    are public attributes of the model with fractional values, such as the share of random actions.
     """
-    steps = session.steps
+    pieces = session.steps, session.steps_after
 
-    def at_once() -> Trained:
+    def at_once() -> tuple[Trained, list[Rates]]:
         model = session.make()
-        return session.trained(model, session.learn(model, steps + session.steps_after))
+        noted = _rates_noted(session, model)
+        return session.trained(model, session.learn(model, sum(pieces))), noted
 
-    expected, found = session.run(at_once), whole(session)
-    return passing() if found.result == expected.result else failing(**apart(expected, found))
+    (expected, rates), found = session.run(at_once), whole(session)
+    if found.result != expected.result:
+        return failing(**apart(expected, found))
+    changing = {name for own in rates for name, value in own.items() if value != rates[0].get(name)} - session.volatile
+    if not changing:
+        return passing()
+
+    def in_pieces() -> list[Rates]:
+        model = session.make()
+        noted = _rates_noted(session, model)
+        for each in pieces:
+            session.learn(model, each)
+        return noted
+
+    for number, (one, other) in enumerate(zip(rates, session.run(in_pieces), strict=False), start=1):
+        for name in sorted(changing):
+            if one.get(name) != other.get(name):
+                seen = f"{name} is {other.get(name)} in pieces, and {one.get(name)} at once"
+                return failing(seen, where=name, why=f"it shows at moment {number} of {len(rates)}")
+    return passing()
+
+
+Rates = dict[str, str]
+
+
+def _rates_noted(session: SubjectSession, model: Any) -> list[Rates]:
+    """A list that fills during training: the rates of a model at each step of its environment or an optimizer."""
+    noted: list[Rates] = []
+
+    def note(*_: Any) -> None:
+        public = {name: each for name, each in getattr(model, "__dict__", {}).items() if not name.startswith("_")}
+        noted.append({name: f"{each:.6g}" for name, each in public.items() if isinstance(each, float | np.floating)})
+
+    with suppress(NotSupportedError):
+        driving.after_each_step(session.adapter.environment(model), note)
+    for optimizer in session.adapter.optimizers(model):
+        optimizer.register_step_pre_hook(note)
+    return noted
 
 
 def whole(session: SubjectSession) -> Trained:
@@ -97,11 +174,16 @@ def whole(session: SubjectSession) -> Trained:
     return found
 
 
-def trained_twice(session: SubjectSession) -> Trained:
-    """A fresh model after two pieces of training."""
+def trained_twice(session: SubjectSession, *, after_another: bool = False) -> Trained:
+    """A fresh model after two pieces of training.
+
+    :param after_another: whether a first model is trained in the same process before
+    """
     session.steps  # noqa: B018  # known before the process starts
 
     def action() -> Trained:
+        if after_another:
+            session.learn(session.make(), session.steps)
         model, trace = session.trained_with_trace()
         return session.trained(model, [*trace, *session.learn(model, session.steps_after)])
 
@@ -121,6 +203,32 @@ def apart(first: Trained, second: Trained) -> Apart:
     step = first_difference(first.trace, second.trace)
     seen = f"{len(names)} of {len(everything)} parameters and states of optimizers differ"
     return {"seen": seen, "where": f"step {step}" if step is not None else names[0]}
+
+
+def _cannot_load(*_: Any) -> None:
+    raise ValueError("a fault that rlverify planted")
+
+
+@rule("resume", "high", faults=[faults.after("load", "raise an error in load()", _cannot_load)])
+def load_returns_a_model(session: SubjectSession) -> CheckFinding:
+    """A model that was trained and saved can be loaded.
+
+    What training adds, such as a group of an optimizer, has to be there before its state is loaded.
+    """
+    with session.folder(has_model=True) as folder:
+        seen = session.run(lambda: _error_of(lambda: session.loaded(folder)))
+    return failing(f"load() raises {seen}", where="load()") if seen else passing()
+
+
+def _error_of(action: Callable[[], object]) -> str:
+    """What an action raises, with the innermost line that is of no library; empty if it raises nothing."""
+    found = attempt(action)
+    if not isinstance(found, Crash):
+        return ""
+    if isinstance(found.error, NotSupportedError):
+        raise found.error
+    own = [each for each in places_of(found.error) if not {"site-packages", "rlverify"} & {*each[0].parts}]
+    return found.line + "".join(f", called in {file.name}:{number}" for file, number in own[:1])
 
 
 BEFORE: Final = 7

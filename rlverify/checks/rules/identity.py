@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -11,66 +12,87 @@ from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.rule import failing, in_a_process, passing, rule
 from rlverify.checks.engine.session import SubjectSession, digest_of
+from rlverify.checks.rules.training_settings import rates_used, with_own_rate
 from rlverify.checks.state.trained import named_parameters, reachable_tensors
 from rlverify.checks.state.tree import digests, unequal
 
 
-@rule("identity", "high", faults=[faults.UNTRAINED_PARAMETER, faults.STRANGE_PARAMETER])
+@rule(
+    "identity",
+    "high",
+    rests_on=["load_returns_a_model"],
+    faults=[faults.UNTRAINED_PARAMETER, faults.STRANGE_PARAMETER, faults.REPLACED_PARAMETER],
+)
+@in_a_process
 def optimizers_hold_the_parameters(session: SubjectSession) -> CheckFinding:
     """Every trained parameter is in an optimizer, and every parameter of an optimizer is the model's.
 
-    The optimizers hold the model's own parameters: in a fresh model, after a load, and after set_parameters(). A
-    parameter outside of every optimizer never learns. An optimizer that holds a copy trains the copy.
+    The optimizers hold the model's own parameters: in a fresh model, after training, after set_parameters(), after a
+    load, and after more training. A parameter is trained if training gives it a gradient; outside of every optimizer it
+    never learns. An optimizer that holds a copy trains the copy.
     """
-    moments: dict[str, Callable[[], str]] = {
-        "in a fresh model": lambda: _mismatch(session, session.make()),
-        "after load()": lambda: _after_load(session),
-        "after set_parameters()": lambda: _after_set_parameters(session),
-    }
-    unsupported: list[NotSupportedError] = []
-    for moment, action in moments.items():
-        try:
-            seen = session.run(action)
-        except NotSupportedError as error:
-            unsupported.append(error)
-            continue
-        if seen:
+    fresh = session.make()
+    untrained = _outside(session, fresh)
+    graded: set[str] = set()
+    for moment, model in _moments(session, fresh, untrained, graded):
+        outside, held = _outside(session, model), _held(session, model)
+        wrong = [name for name in outside if name in graded or name not in untrained]
+        if wrong:
+            seen = f"{len(wrong)} parameters that are trained are in no optimizer: {', '.join(wrong[:3])}"
+            hint = "" if session.adapter.target_modules(model) else " (name targets in Adapter.target_modules())"
+            return failing(f"{moment}: {seen}{hint}", where=moment)
+        strange = held - reachable_tensors(model)
+        if strange:
+            seen = f"{len(strange)} of {len(held)} parameters of the optimizers are not the model's"
             return failing(f"{moment}: {seen}", where=moment)
-    if len(unsupported) == len(moments):
-        raise unsupported[0]
     return passing()
 
 
-def _after_load(session: SubjectSession) -> str:
-    with session.folder() as folder:
-        model = session.trained_model()
+def _moments(
+    session: SubjectSession, model: Any, untrained: dict[str, Any], graded: set[str]
+) -> Iterator[tuple[str, Any]]:
+    """A model from moment to moment; training adds the names of the untrained parameters that get a gradient."""
+    yield "in a fresh model", model
+    hooks = [each.register_hook(partial(_note, graded, name)) for name, each in untrained.items()]
+    session.learn(model, session.steps)
+    for hook in hooks:
+        hook.remove()
+    yield "after training", model
+    with suppress(NotSupportedError):
+        receiver = session.make()
+        session.adapter.set_parameters(receiver, session.adapter.get_parameters(model))
+        yield "after set_parameters()", receiver
+    with suppress(NotSupportedError), session.folder() as folder:
         session.adapter.save(model, folder)
-        return _mismatch(session, session.loaded(folder))
+        loaded = session.loaded(folder)
+        yield "after load()", loaded
+        session.learn(loaded, session.steps_after)
+        yield "after load() and training", loaded
 
 
-def _after_set_parameters(session: SubjectSession) -> str:
-    source, model = session.make(), session.make()
-    session.adapter.set_parameters(model, session.adapter.get_parameters(source))
-    return _mismatch(session, model)
+def _note(graded: set[str], name: str, gradient: Any) -> None:
+    if bool(gradient.any()):
+        graded.add(name)
 
 
-def _mismatch(session: SubjectSession, model: Any) -> str:
-    """What is wrong between the parameters of a model and those of its optimizers; empty if nothing is."""
-    adapter = session.adapter
-    targets = {id(each) for module in adapter.target_modules(model) for each in module.parameters()}
-    parameters = named_parameters(list(adapter.modules(model)))
-    optimizers = adapter.optimizers(model)
-    if not parameters or not optimizers:
+def _held(session: SubjectSession, model: Any) -> set[int]:
+    """The identities of the parameters that the optimizers hold."""
+    groups = (group for optimizer in session.adapter.optimizers(model) for group in optimizer.param_groups)
+    return {id(each) for group in groups for each in group["params"]}
+
+
+def _targeted(session: SubjectSession, model: Any) -> set[int]:
+    """The identities of the parameters of target networks."""
+    return {id(each) for module in session.adapter.target_modules(model) for each in module.parameters()}
+
+
+def _outside(session: SubjectSession, model: Any) -> dict[str, Any]:
+    """The parameters that are in no optimizer and in no target network, by name."""
+    parameters = named_parameters(session.adapter.modules(model), model)
+    held, targets = _held(session, model), _targeted(session, model)
+    if not parameters or not held:
         raise NotSupportedError("the model has no parameters of torch, or no optimizer")
-    held = {id(each) for optimizer in optimizers for group in optimizer.param_groups for each in group["params"]}
-    outside = [name for name, each in parameters.items() if id(each) not in held and id(each) not in targets]
-    if outside:
-        hint = "" if targets else " (name target networks in Adapter.target_modules())"
-        return f"{len(outside)} of {len(parameters)} parameters are in no optimizer: {', '.join(outside[:3])}{hint}"
-    strange = held - reachable_tensors(model)
-    if strange:
-        return f"{len(strange)} of {len(held)} parameters of the optimizers are not the model's"
-    return ""
+    return {name: each for name, each in parameters.items() if id(each) not in held | targets}
 
 
 @rule("identity", "high", rests_on=["deterministic"], faults=[faults.KEEPS_LEARNING_RATE])
@@ -78,16 +100,27 @@ def _mismatch(session: SubjectSession, model: Any) -> str:
 def learning_rate_zero_freezes(session: SubjectSession) -> CheckFinding:
     """With a learning rate of 0, training changes no parameter outside of target networks.
 
-    If one moves, something else than the learning rate that was set decides how large steps are.
+    If one moves, something else than the learning rate that was set decides how large steps are. Parameters of an
+    optimizer with a learning rate of its own, which no setting of the model reaches, may move.
     """
     model = session.make()
     session.adapter.set_learning_rate(model, 0.0)
-    targets = {id(each) for module in session.adapter.target_modules(model) for each in module.parameters()}
-    parameters = named_parameters(list(session.adapter.modules(model)))
+    targets, used = _targeted(session, model), rates_used(session.adapter.optimizers(model))
+    parameters = named_parameters(session.adapter.modules(model), model)
     before = {name: digest_of(each) for name, each in parameters.items() if id(each) not in targets}
+    groups = {
+        f"optimizers[{number}].param_groups[{index}]": group["params"]
+        for number, optimizer in enumerate(session.adapter.optimizers(model))
+        for index, group in enumerate(optimizer.param_groups)
+    }
     session.learn(model, session.steps)
-    after = named_parameters(list(session.adapter.modules(model)))
+    after = named_parameters(session.adapter.modules(model), model)
     moved = [name for name, digest in before.items() if name not in after or digest_of(after[name]) != digest]
+    if moved:
+        others = {place for place, rates in used.items() if any(rates)}
+        own = with_own_rate(session, others, used.keys() - others)
+        free = {id(each) for place in own for each in groups[place]}
+        moved = [name for name in moved if id(parameters[name]) not in free]
     return failing(f"{len(moved)} parameters moved", where=moved[0]) if moved else passing()
 
 
@@ -107,13 +140,49 @@ def targets_start_equal(session: SubjectSession) -> CheckFinding:
 
 
 def _has_twin(session: SubjectSession, model: Any, target: Any) -> bool:
+    return _twin(session, model, target) is not None
+
+
+def _twin(session: SubjectSession, model: Any, target: Any) -> Any:
+    """The network that equals a target in a fresh model; None if there is none."""
     state = digests(dict(target.state_dict()))
     own = {id(module) for each in session.adapter.target_modules(model) for module in each.modules()}
     others = (module for each in session.adapter.modules(model) for module in each.modules() if id(module) not in own)
-    return any(type(other) is type(target) and digests(dict(other.state_dict())) == state for other in others)
+    same = (each for each in others if type(each) is type(target))
+    return next((each for each in same if digests(dict(each.state_dict())) == state), None)
 
 
-@rule("isolation", "critical", faults=[faults.SHARING])
+@rule("identity", "high", rests_on=["targets_start_equal"], faults=[faults.PART_OF_A_TARGET])
+@in_a_process
+def targets_follow(session: SubjectSession) -> CheckFinding:
+    """Training that moves a target network moves all of it that moves in the network it follows, buffers included.
+
+    A target with the parameters of one network and the batch statistics of another gives values of neither.
+    """
+    model = session.make()
+    pairs = [(each, _twin(session, model, each)) for each in session.adapter.target_modules(model)]
+    before = [[_floats(each) for each in pair] for pair in pairs]
+    for steps in (session.steps, session.steps_after):
+        session.learn(model, steps)
+    is_moved = False
+    for (target, twin), old in zip(pairs, before, strict=True):
+        follows, leads = (set(unequal(was, _floats(each))) for was, each in zip(old, (target, twin), strict=True))
+        is_moved |= bool(follows)
+        left = [name for name in old[0] if follows and name in leads - follows]
+        if left:
+            seen = f"{len(left)} of {len(leads)} tensors of {type(target).__name__} stay as they were: {left[0]}"
+            return failing(seen, where=left[0])
+    if not is_moved:
+        raise NotSupportedError("training moves no target network" if pairs else "the model has no target networks")
+    return passing()
+
+
+def _floats(module: Any) -> dict[str, str]:
+    """Digests of parameters and buffers that are no counters."""
+    return {name: digest_of(each) for name, each in module.state_dict().items() if each.is_floating_point()}
+
+
+@rule("isolation", "critical", faults=[faults.SHARING, faults.SHARING_MOMENTS])
 def set_parameters_copies(session: SubjectSession) -> CheckFinding:
     """After set_parameters(get_parameters()), training one model changes nothing in the other.
 

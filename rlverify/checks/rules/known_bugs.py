@@ -8,11 +8,15 @@ from typing import Final
 
 @dataclass(frozen=True)
 class KnownBug:
-    """A public report of one bug."""
+    """A public report of one bug.
+
+    :param fault: the fault that plants this bug, to see that the rule detects it; empty for a report of no rule
+    """
 
     name: str
     url: str
     said: str
+    fault: str = ""
 
 
 KNOWN_BUGS: Final[dict[str, tuple[KnownBug, ...]]] = {
@@ -22,6 +26,7 @@ KNOWN_BUGS: Final[dict[str, tuple[KnownBug, ...]]] = {
             "https://github.com/DLR-RM/stable-baselines3/issues/292",
             "Training graphs differ from run to run although the global generators are seeded: "
             "the model needs a seed of its own.",
+            "draw from a generator without a seed in learn()",
         ),
     ),
     "pieces_equal_whole": (
@@ -30,6 +35,7 @@ KNOWN_BUGS: Final[dict[str, tuple[KnownBug, ...]]] = {
             "https://github.com/hill-a/stable-baselines/issues/619",
             "Every call of learn() makes a new runner and so resets the environment, "
             "even with reset_num_timesteps=False.",
+            "reset the environment at the start of learn()",
         ),
     ),
     "optimizers_hold_the_parameters": (
@@ -37,6 +43,7 @@ KNOWN_BUGS: Final[dict[str, tuple[KnownBug, ...]]] = {
             "nni #4521",
             "https://github.com/microsoft/nni/issues/4521",
             "Layers are replaced while the optimizer keeps the parameters of the old ones, so none of them is updated.",
+            "replace a parameter after learn()",
         ),
     ),
     "learning_rate_zero_freezes": (
@@ -44,13 +51,15 @@ KNOWN_BUGS: Final[dict[str, tuple[KnownBug, ...]]] = {
             "stable-baselines3 #735",
             "https://github.com/DLR-RM/stable-baselines3/issues/735",
             "get_parameters() shows the learning rate that set_parameters() was given, and training uses the old one.",
+            "keep the old learning rate",
         ),
     ),
-    "targets_start_equal": (
+    "targets_follow": (
         KnownBug(
             "stable-baselines3 #996",
             "https://github.com/DLR-RM/stable-baselines3/issues/996",
             "DQN does not copy the running statistics of batch normalisation to the target network; labelled a bug.",
+            "leave one tensor of a target network as it was",
         ),
     ),
     "resume_is_exact": (
@@ -59,12 +68,14 @@ KNOWN_BUGS: Final[dict[str, tuple[KnownBug, ...]]] = {
             "https://github.com/DLR-RM/stable-baselines3/issues/1643",
             "After a load, PPO's environment restarts and the seed is set again, so training in two halves diverges "
             "from training at once.",
+            "reset the environment in load()",
         ),
         KnownBug(
             "stable-baselines3 #1526",
             "https://github.com/DLR-RM/stable-baselines3/issues/1526",
             "Asks that save() and load() keep the states of the random generators, "
             "without which an interrupted run cannot be reproduced.",
+            "seed the global generators in load()",
         ),
     ),
     "learning_rates_continue": (
@@ -72,6 +83,21 @@ KNOWN_BUGS: Final[dict[str, tuple[KnownBug, ...]]] = {
             "rsl_rl #221",
             "https://github.com/leggedrobotics/rsl_rl/issues/221",
             "load() restores the optimizer's learning rate, and the first update overwrites it with the initial one.",
+            "set another learning rate at the first update after load()",
+        ),
+    ),
+    "truncation_is_not_termination": (
+        KnownBug(
+            "cleanrl #457",
+            "https://github.com/vwxyzjn/cleanrl/issues/457",
+            "PPO joins truncations and terminations by or, so that no value is bootstrapped where time runs out.",
+            "take truncation for termination",
+        ),
+        KnownBug(
+            "stable-baselines3 #633",
+            "https://github.com/DLR-RM/stable-baselines3/issues/633",
+            "Asks that on-policy algorithms add the value of the next state to the reward where an episode times out.",
+            "take truncation for termination",
         ),
     ),
     "set_parameters_copies": (
@@ -80,6 +106,7 @@ KNOWN_BUGS: Final[dict[str, tuple[KnownBug, ...]]] = {
             "https://github.com/pytorch/pytorch/issues/196083",
             "Optimizer.load_state_dict() can leave two optimizers of one process with the same tensors of state, "
             "so a step of one changes the other.",
+            "share the optimizer's state in set_parameters()",
         ),
     ),
 }

@@ -51,7 +51,7 @@ class _LeavesNormalizerBehind(faults.Wrapped):
 @rule(
     "numerics",
     "high",
-    rests_on=["deterministic"],
+    rests_on=["deterministic", "load_returns_a_model"],
     faults=[
         GenericFault("leave the normaliser as it was in load()", _ForgetsNormalizer),
         faults.after("learn", "write infinity into the statistics", _make_infinite),
@@ -117,11 +117,13 @@ def _flat(observation: Any) -> Any:
 
 
 @rule("populations", "high", faults=[faults.KEEPS_LEARNING_RATE, RESTORES_LAST_GROUP])
+@in_a_process
 def explored_values_train(session: SubjectSession) -> CheckFinding:
-    """A learning rate that was set after set_parameters() is that of the next update.
+    """A learning rate that was set after set_parameters() is that of the next updates.
 
     Optimizers restore the learning rate of the source with their state. If that happens after the new value was set, or
-    again at the next update, the search over learning rates has no effect (ray-project/ray #62173).
+    again at one of the next updates, such as in a callback, the search over learning rates has no effect
+    (ray-project/ray #62173).
     """
 
     def used(value: float) -> dict[str, list[float]]:
@@ -129,8 +131,8 @@ def explored_values_train(session: SubjectSession) -> CheckFinding:
         session.adapter.set_parameters(receiver, session.adapter.get_parameters(source))
         session.adapter.set_learning_rate(receiver, value)
         found = rates_used(session.adapter.optimizers(receiver))
-        session.adapter.learn(receiver, session.adapter.steps(receiver))
+        for steps in (session.steps, session.steps_after):
+            session.adapter.learn(receiver, steps)
         return found
 
-    session.steps  # noqa: B018  # known before the processes start
-    return judged(lambda value: session.run(lambda: used(value)))
+    return judged(session, used)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -55,7 +57,8 @@ def one_sample_minibatch(session: SubjectSession) -> CheckFinding:
     """A minibatch of one sample leaves every parameter finite.
 
     The standard deviation of one sample is NaN, and so is every parameter after an update with advantages that are
-    divided by it. Rollouts whose length is one more than a multiple of the batch size have such a remainder.
+    divided by it. Rollouts whose length is one more than a multiple of the batch size have such a remainder. An error,
+    such as that of batch normalisation, leaves the parameters finite too.
     """
     model = session.make()
     settings = session.adapter.one_sample_settings(model)
@@ -67,7 +70,9 @@ def one_sample_minibatch(session: SubjectSession) -> CheckFinding:
     text = ", ".join(f"{key}={value}" for key, value in settings.items())
     if broken:
         return failing(f"with {text}, {len(broken)} parameters are not finite", where=broken[0])
-    return failing(f"with {text}, learn() raises {ended.line}") if isinstance(ended, Crash) else passing()
+    return (
+        replace(passing(), seen=f"with {text}, learn() raises {ended.line}") if isinstance(ended, Crash) else passing()
+    )
 
 
 def not_finite(session: SubjectSession, model: Any) -> list[str]:
@@ -97,21 +102,91 @@ def _normalised(_inner: Any, found: tuple[Any, Any, Any], _model: Any) -> tuple[
 )
 @in_a_process
 def returns_minus_values_are_advantages(session: SubjectSession) -> CheckFinding:
-    """After training, returns minus values are the advantages in the rollout buffer.
+    """After training, returns minus values are the advantages in the rollout buffer, or proportional to them.
 
-    If returns are scaled and values are not, the value function learns another target than the advantages use. If an
-    update normalises the buffer in place, every later epoch normalises again.
+    One factor for all samples is that of an algorithm which normalises its values. If returns are scaled and values are
+    not, the value function learns another target than the advantages use. If an update normalises the buffer in place,
+    every later epoch normalises again.
     """
     model = session.trained_model()
     returns, values, advantages = (np.asarray(each, np.float64) for each in session.adapter.advantages(model))
     scale = max(1.0, float(np.max(np.abs(returns))), float(np.max(np.abs(values))))
-    wrong = ~(np.abs(returns - values - advantages) <= TOLERANCE * scale)
-    if not wrong.any():
+    differences = returns - values
+    wrong = ~(np.abs(differences - advantages) <= TOLERANCE * scale)
+    factor = float(np.sum(differences * advantages) / max(float(np.sum(advantages**2)), 1e-300))
+    if not wrong.any() or (factor > 0 and np.all(np.abs(differences - factor * advantages) <= TOLERANCE * scale)):
         return passing()
     first = int(np.flatnonzero(wrong)[0])
-    difference, advantage = float((returns - values).flat[first]), float(advantages.flat[first])
+    difference, advantage = float(differences.flat[first]), float(advantages.flat[first])
     seen = f"{int(wrong.sum())} of {wrong.size} differ: returns - values is {difference:.4g}, the advantage is"
     return failing(f"{seen} {advantage:.4g}", where=f"sample {first}")
+
+
+def generalised_advantages(found: Mapping[str, Any]) -> Any:
+    """What generalised advantage estimation gives for what `Adapter.advantage_inputs` returned."""
+    rewards, values, starts = (np.asarray(found[name], np.float64) for name in ("rewards", "values", "episode_starts"))
+    following = np.concatenate([values[1:], np.reshape(found["last_values"], (1, *values.shape[1:]))])
+    alive = 1 - np.concatenate([starts[1:], np.reshape(found["last_episode_starts"], (1, *values.shape[1:]))])
+    advantages, later = np.zeros_like(values), np.zeros_like(values[0])
+    for step in reversed(range(len(values))):
+        delta = rewards[step] + found["gamma"] * alive[step] * following[step] - values[step]
+        later = delta + found["gamma"] * found["gae_lambda"] * alive[step] * later
+        advantages[step] = later
+    return advantages
+
+
+def _never_ends(_inner: Any, found: Mapping[str, Any], _model: Any) -> Mapping[str, Any]:
+    starts = {name: np.zeros_like(found[name]) for name in ("episode_starts", "last_episode_starts")}
+    return {**found, "advantages": generalised_advantages({**found, **starts})}
+
+
+@rule(
+    "numerics",
+    "high",
+    faults=[
+        faults.after("advantage_inputs", "go on over the end of an episode", _never_ends),
+        faults.after(
+            "advantage_inputs",
+            "leave out the value after the last step",
+            lambda _inner, found, _model: {
+                **found,
+                "advantages": generalised_advantages({**found, "last_values": np.zeros_like(found["last_values"])}),
+            },
+        ),
+    ],
+)
+@in_a_process
+def advantages_are_generalised(session: SubjectSession) -> CheckFinding:
+    """The advantages of a rollout are those of generalised advantage estimation, within 1e-05.
+
+    They are computed again, in ten lines, from rewards, values and starts of episodes. The last step is the hard one:
+    an episode that ends there, and the value of what follows where it does not. Episodes of a vector of
+    Stable-Baselines3 end every few steps in a first rollout.
+    """
+    model, ends = session.make(), [True]
+    with suppress(NotSupportedError):
+        _end_often(session.adapter.environment(model), ends)
+    for is_often in (True, False):
+        ends[0] = is_often
+        found = session.adapter.advantage_inputs(model)
+        expected, seen = generalised_advantages(found), np.asarray(found["advantages"], np.float64)
+        wrong = np.argwhere(~(np.abs(expected - seen) <= 10 * TOLERANCE * max(1.0, float(np.max(np.abs(expected))))))
+        if len(wrong):
+            last = tuple(wrong[-1])
+            text = f"the advantage is {seen[last]:.4g}, expected {expected[last]:.4g}"
+            return failing(f"{len(wrong)} of {seen.size} differ: {text}", where=f"step {last[0] + 1}")
+    return passing()
+
+
+def _end_often(env: Any, is_often: list[bool]) -> None:
+    """Let a vector of Stable-Baselines3 report the end of an episode every few steps, while a switch is on."""
+    count = itertools.count(1)
+
+    def ended(seen: Any, rewards: Any, ends: Any, infos: Any) -> Any:
+        return seen, rewards, ends | (is_often[0] and next(count) % EVERY == 0), infos
+
+    if driving.is_sb3_vector(driving.innermost(env)):
+        driving.after_each_step(env, ended)
 
 
 class _GoesOnAfterAnError(faults.Wrapped):
@@ -163,20 +238,12 @@ def _break(env: Any) -> None:
     space = driving.observation_space(driving.innermost(env))
     if not np.issubdtype(getattr(space, "dtype", None) or np.int64, np.floating):
         raise NotSupportedError("the observations are no floating-point numbers")
-    inner = driving.innermost(env)
-    name = "step_wait" if driving.is_sb3_vector(inner) else "step"
-    vars(inner)[name] = _breaking(getattr(inner, name))
-
-
-def _breaking(step: Callable[..., Any]) -> Callable[..., Any]:
     count = 0
 
-    def broken(*arguments: Any) -> Any:
+    def broken(observation: Any, *others: Any) -> Any:
         nonlocal count
         count += 1
-        observation, *others = step(*arguments)
-        if count >= FIRST and count % EVERY == 0:
-            observation = np.full_like(observation, np.nan)
-        return observation, *others
+        is_due = count >= FIRST and count % EVERY == 0
+        return (np.full_like(observation, np.nan), *others) if is_due else None
 
-    return broken
+    driving.after_each_step(env, broken)

@@ -39,6 +39,11 @@ class OptimizerRun:
     optimizer: torch.optim.Optimizer
     count: int = 0
 
+    @property
+    def values(self) -> list[torch.Tensor]:
+        """The parameters as plain tensors."""
+        return [each.detach() for each in self.parameters]
+
     def digests(self) -> dict[str, str]:
         """Digests of parameters, and of the optimizer's state."""
         found = {f"parameters{path}": digest for path, digest in digests(self.parameters).items()}
@@ -76,7 +81,7 @@ class OptimizerSubject:
         for number, shape in enumerate(shapes):
             drawn = torch.randn(shape, generator=torch.Generator().manual_seed(number))
             parameters.append(torch.nn.Parameter(drawn.to(dtype)))
-        return OptimizerRun(parameters, self.factory(parameters))
+        return OptimizerRun(parameters, training(self.factory(parameters)))
 
     def steps(self, running: OptimizerRun, count: int, gradient: Gradient = pulled) -> None:
         """Make steps with gradients of a function of parameter and step."""
@@ -108,10 +113,37 @@ class OptimizerSubject:
     def load(self, running: OptimizerRun, state: dict[str, Any]) -> None:
         """Give an optimizer a state dictionary."""
         running.optimizer.load_state_dict(state)
+        training(running.optimizer)
+
+    def evaluated(self, running: OptimizerRun) -> None:
+        """Switch to evaluation and back, as an evaluation in the middle of training does."""
+        if not has_modes(running.optimizer):
+            raise NotSupportedError("the optimizer has no train() and eval()")
+        running.optimizer.eval()  # type: ignore[attr-defined]
+        training(running.optimizer)
 
     def copied(self, running: OptimizerRun) -> OptimizerRun:
         """A deep copy of parameters and optimizer."""
         return copy.deepcopy(running)
+
+
+def has_modes(optimizer: object) -> bool:
+    """Whether an optimizer has a mode for training and one for evaluation, as those of schedulefree have."""
+    return callable(getattr(optimizer, "train", None)) and callable(getattr(optimizer, "eval", None))
+
+
+def training(optimizer: Any) -> Any:
+    """The optimizer, in the mode in which it can step."""
+    if callable(getattr(optimizer, "train", None)):
+        optimizer.train()
+    return optimizer
+
+
+def state_of(state: dict[str, Any]) -> Any:
+    """What a state dictionary of any shape holds besides options."""
+    return (
+        state["state"] if "state" in state else {name: each for name, each in state.items() if name != "param_groups"}
+    )
 
 
 def set_options(running: OptimizerRun, **options: Any) -> None:
@@ -138,9 +170,11 @@ SIZE: Final = 1e-3
 
 class _ForgetsState(OptimizerSubject):
     def load(self, running: OptimizerRun, state: dict[str, Any]) -> None:
-        """Load the options and no state; options too, where there is no state."""
-        running.optimizer.load_state_dict({**state, "state": {}})
-        if not state["state"]:
+        """Load the options and no state; options too, where there is no state; nothing of another shape."""
+        if "state" in state:
+            running.optimizer.load_state_dict({**state, "state": {}})
+            training(running.optimizer)
+        if not state_of(state):
             running.optimizer.param_groups[0]["lr"] *= 0.5
 
 
@@ -157,7 +191,16 @@ class _Shares(OptimizerSubject):
     def load(self, running: OptimizerRun, state: dict[str, Any]) -> None:
         super().load(running, state)
         for number, parameter in enumerate(running.parameters):
-            running.optimizer.state[parameter].update(state["state"].get(number, {}))
+            running.optimizer.state[parameter].update(state.get("state", {}).get(number, {}))
+
+
+class _ForgetsToTrain(OptimizerSubject):
+    """An evaluation leaves the parameters where evaluation had them: a little elsewhere."""
+
+    def evaluated(self, running: OptimizerRun) -> None:
+        super().evaluated(running)
+        for parameter in running.parameters:
+            parameter.data.add_(SIZE)
 
 
 class _OwnRate(OptimizerSubject):
@@ -202,6 +245,7 @@ FORGETS_STATE: Final = _planted("forget the state in load_state_dict()", _Forget
 FORGETS_STATE_IN_COPIES: Final = _planted("forget the state in a copy", _ForgetsStateInCopies)
 SHARES: Final = _planted("keep the tensors of the dictionary in load_state_dict()", _Shares)
 MOVES: Final = _after_steps("move every parameter at every step", lambda _running, data, _given: data.add_(SIZE))
+STAYS_IN_EVALUATION: Final = _planted("leave the parameters of evaluation when training goes on", _ForgetsToTrain)
 OWN_RATE: Final = _planted("step with another learning rate", _OwnRate)
 SWALLOWS_NAN: Final = _planted("add gradients that are not finite to the parameters", _SwallowsNan)
 OVERFLOWS: Final = _after_steps("add the cube of the gradient", lambda _running, data, given: data.add_(given**3))

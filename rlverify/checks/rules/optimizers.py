@@ -97,7 +97,7 @@ def load_state_dict_copies(subject: OptimizerSubject) -> CheckFinding:
     """
     source, receiver = subject.start(), subject.start()
     subject.steps(source, STEPS)
-    if not walk(source.optimizer.state_dict()["state"]):
+    if not walk(planted.state_of(source.optimizer.state_dict())):
         raise NotSupportedError("the optimizer has no state")
     subject.load(receiver, source.optimizer.state_dict())
     before = source.digests()
@@ -115,9 +115,9 @@ def zero_gradients_move_nothing(subject: OptimizerSubject) -> CheckFinding:
     running = subject.start()
     for group in running.optimizer.param_groups:
         group.update({name: 0.0 for name in DECAYS if name in group})
-    before = walk(running.parameters)
+    before = walk(running.values)
     subject.steps(running, STEPS, lambda parameter, _step: torch.zeros_like(parameter))
-    return _moved(before, walk(running.parameters))
+    return _moved(before, walk(running.values))
 
 
 @OPTIMIZERS.rule("high", faults=[planted.OWN_RATE])
@@ -130,9 +130,9 @@ def learning_rate_zero_freezes(subject: OptimizerSubject) -> CheckFinding:
     subject.steps(running, 2)
     rate = running.optimizer.param_groups[0].get("lr")
     set_options(running, lr=torch.zeros_like(rate) if isinstance(rate, torch.Tensor) else 0.0)
-    before = walk(running.parameters)
+    before = walk(running.values)
     subject.steps(running, STEPS)
-    return _moved(before, walk(running.parameters))
+    return _moved(before, walk(running.values))
 
 
 def _moved(before: dict[str, Any], after: dict[str, Any]) -> CheckFinding:
@@ -151,12 +151,12 @@ def missing_gradients_are_skipped(subject: OptimizerSubject) -> CheckFinding:
     Heads that a batch does not use have no gradient.
     """
     running = subject.start()
-    before = walk(running.parameters)
+    before = walk(running.values)
     last = running.parameters[-1]
     ended = attempt(lambda: subject.steps(running, 3, lambda each, step: None if each is last else pulled(each, step)))
     if isinstance(ended, Crash):
         return failing(f"step() raises {ended.line}")
-    after, path = walk(running.parameters), f"[{len(running.parameters) - 1}]"
+    after, path = walk(running.values), f"[{len(running.parameters) - 1}]"
     if before["[0]"] == after["[0]"]:
         return failing("the parameter with a gradient did not move", where="parameters[0]")
     return _moved({path: before[path]}, after)
@@ -210,9 +210,9 @@ def huge_gradients_stay_finite(subject: OptimizerSubject) -> CheckFinding:
     broken = broken_leaves(running)
     if not broken:
         return passing()
-    before = walk(running.parameters)
+    before = walk(running.values)
     attempt(lambda: subject.steps(running, STEPS))
-    still = before == walk(running.parameters)
+    still = before == walk(running.values)
     after = "; no parameter moves in the steps after it" if still else ""
     return failing(f"{len(broken)} parameters and tensors of the state are not finite{after}", where=broken[0])
 
@@ -245,6 +245,22 @@ def half_precision_stays_finite(subject: OptimizerSubject) -> CheckFinding:
     return passing()
 
 
+@OPTIMIZERS.rule("medium", faults=[planted.STAYS_IN_EVALUATION])
+def evaluation_changes_nothing(subject: OptimizerSubject) -> CheckFinding:
+    """An optimizer that was switched to evaluation and back steps as without, within 1e-05.
+
+    Optimizers with ``train()`` and ``eval()`` move the parameters when they are switched. If they do not move them
+    back, every evaluation changes training.
+    """
+    ends = [subject.start(), subject.start()]
+    for running in ends:
+        subject.steps(running, STEPS)
+    subject.evaluated(ends[1])
+    for running in ends:
+        subject.steps(running, STEPS)
+    return _close(*ends)
+
+
 @OPTIMIZERS.rule("medium", faults=[planted.OTHER_KERNEL])
 def foreach_equals_loop(subject: OptimizerSubject) -> CheckFinding:
     """The implementations for many tensors and for one give the same parameters, within 1e-05.
@@ -258,7 +274,12 @@ def foreach_equals_loop(subject: OptimizerSubject) -> CheckFinding:
         set_options(running, foreach=chosen)
         subject.steps(running, 4 * STEPS)
         ends.append(running)
-    pairs = zip(ends[0].parameters, ends[1].parameters, strict=True)
+    return _close(*ends)
+
+
+def _close(first: OptimizerRun, second: OptimizerRun) -> CheckFinding:
+    """Whether two runs have the same parameters up to rounding."""
+    pairs = zip(first.parameters, second.parameters, strict=True)
     for number, (one, other) in enumerate(pairs):
         if not torch.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE):
             largest = float((one - other).abs().max().detach())

@@ -11,8 +11,11 @@ from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import failing, in_a_process, inconclusive, passing, rule
+from rlverify.checks.engine.search import listed
 from rlverify.checks.engine.session import SubjectSession
 from rlverify.checks.state.trained import named_parameters
+from rlverify.checks.state.tree import find, is_tensor, put, walk
+from rlverify.records.attempts import attempt
 
 STEPS: Final = 6
 ENVS: Final = 3
@@ -20,6 +23,10 @@ START: Final = 3
 """The step at which a second episode starts."""
 TOLERANCE: Final = 1e-4
 """Between two log probabilities of one sample in single precision, computed in batches of different sizes."""
+
+
+MODAL: Final = {"_DropoutNd", "_BatchNorm"}
+"""Modules that give other outputs in training than in evaluation."""
 
 
 class _NeverForgets(faults.Wrapped):
@@ -116,6 +123,7 @@ def ratio_is_one_on_a_fresh_rollout(session: SubjectSession) -> CheckFinding:
     between rollout and training, or if dropout is on: clipping then acts on an error rather than on a change.
     """
     model = session.make()
+    before = {path: _copied(find(model, path)[0]) for path, leaf in walk(model).items() if leaf.mutable}
     session.adapter.rollout(model)
     stored, evaluated = (np.asarray(each, dtype=np.float64) for each in session.adapter.log_probs(model))
     apart = np.abs(stored - evaluated)
@@ -123,4 +131,35 @@ def ratio_is_one_on_a_fresh_rollout(session: SubjectSession) -> CheckFinding:
         return passing()
     worst = int(np.argmax(np.nan_to_num(apart, nan=np.inf)))
     seen = f"{int(np.sum(~(apart <= TOLERANCE)))} of {len(apart)} log probabilities differ"
-    return failing(f"{seen}, by up to {apart[worst]:.3g}", where=f"sample {worst}")
+    why = _reason(session, model, before, evaluated)
+    return failing(f"{seen}, by up to {apart[worst]:.3g}", where=f"sample {worst}", why=why)
+
+
+def _copied(value: Any) -> Any:
+    """A copy of a tensor or an array; None for anything else."""
+    if is_tensor(value):
+        return value.detach().clone()
+    return value.copy() if isinstance(value, np.ndarray) else None
+
+
+def _reason(session: SubjectSession, model: Any, before: dict[str, Any], evaluated: Any) -> str:
+    """What the rollout changed and the evaluation reads, and modules that draw or normalise by batches."""
+    changed = []
+    for path, old in before.items():
+        new = _copied(attempt(lambda path=path: find(model, path)[0]))  # type: ignore[misc]
+        if old is None or new is None or np.prod(old.shape) >= len(evaluated):
+            continue  # generators, and data of the rollout
+        put(model, path, old)
+        found = attempt(lambda: np.asarray(session.adapter.log_probs(model)[1], dtype=np.float64))
+        put(model, path, new)
+        if isinstance(found, np.ndarray) and not np.array_equal(found, evaluated, equal_nan=True):
+            changed.append(path)
+    parts = [each for module in session.adapter.modules(model) for each in module.modules()]
+    modes = {
+        type(each).__name__
+        for each in parts
+        if each.training and MODAL & {base.__name__ for base in type(each).__mro__}
+    }
+    texts = [f"the rollout changed {listed(changed)}"] * bool(changed)
+    texts += [f"in training mode while evaluating: {', '.join(sorted(modes))}"] * bool(modes)
+    return "; ".join(texts)

@@ -57,6 +57,7 @@ def artefact_needs_no_unpickling(session: SubjectSession) -> CheckFinding:
 @rule(
     "safety",
     "high",
+    rests_on=["load_returns_a_model"],
     faults=[
         _also_saving("save a pickle that calls a function", b"cbuiltins\nprint\n(tR."),
         GenericFault("load a pickle", _LoadsPickle),

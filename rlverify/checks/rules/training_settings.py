@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from rlverify.checks.adapters.adapter import UNKNOWN, NotSupportedError
@@ -17,6 +19,8 @@ from rlverify.records.attempts import Crash, attempt
 
 DECLARED: Final = 1.25e-4
 """A learning rate that is nowhere a default."""
+TOLERANCE: Final = 1e-6
+"""Between two learning rates, as a part of them."""
 
 
 class RestoresLastGroup(faults.Wrapped):
@@ -38,8 +42,9 @@ def learning_rate_takes_effect(session: SubjectSession) -> CheckFinding:
     """The learning rate that was set is that of every optimizer at the next update.
 
     A value that is stored and not used is the most common silent bug of settings: the log shows the new value while
-    training continues with the old one. A schedule or a factor of its own may change the rate of a group, as long as
-    one update has the value itself, and half the value gives half of every rate.
+    training continues with the old one. A schedule, a callback or a factor may change the rate of a group, as long as
+    half the value gives half of every rate, and one update has the value itself or all have less. An optimizer may have
+    a rate of its own, which no setting of the model reaches.
     """
 
     def used(value: float) -> dict[str, list[float]]:
@@ -49,20 +54,50 @@ def learning_rate_takes_effect(session: SubjectSession) -> CheckFinding:
         session.adapter.learn(model, session.steps)
         return found
 
-    return judged(used)
+    return judged(session, used)
 
 
-def judged(used: Callable[[float], dict[str, list[float]]]) -> CheckFinding:
+def judged(session: SubjectSession, used: Callable[[float], dict[str, list[float]]]) -> CheckFinding:
     """The finding for the learning rates that are used after a value was set."""
     found = used(DECLARED)
     if not found:
         return inconclusive("no optimizer of torch made a step")
     wrong = wrong_rates(found, DECLARED)
-    half = used(DECLARED / 2) if wrong and is_used(found, DECLARED) else {}
+    half = used(DECLARED / 2) if wrong else {}
+    most = math.inf if is_used(found, DECLARED) else DECLARED * (1 + TOLERANCE)
+    kept = {place for place in wrong if not follows(found[place], half.get(place, []), most)}
+    own = with_own_rate(session, kept, found.keys() - kept)
     for place, rate in wrong.items():
-        if not follows(found[place], half.get(place, [])):
+        if place in kept - own:
             return failing(f"the learning rate is {rate:g} at the update, expected {DECLARED:g}", where=place)
     return passing()
+
+
+def with_own_rate(session: SubjectSession, kept: AbstractSet[str], followers: AbstractSet[str]) -> set[str]:
+    """Those groups that keep their learning rate since it is their own.
+
+    A model that is made with another learning rate leaves it to them; of a model that cannot be made so, it differs
+    from the rates of those that follow. A group whose optimizer has one that follows has none of its own.
+    """
+    following = {each.partition(".")[0] for each in followers}
+    kept = {each for each in kept if each.partition(".")[0] not in following}
+    if not kept or not followers:
+        return set()
+    model = session.make()
+    fresh = _rates(session, model)
+    made = attempt(lambda: _rates(session, session.adapter.with_settings(model, learning_rate=DECLARED)))
+    if isinstance(made, Crash) or all(made.get(each) == fresh.get(each) for each in followers):
+        return {each for each in kept if fresh.get(each) not in {fresh.get(other) for other in followers}}
+    return {each for each in kept if made.get(each) == fresh.get(each)}
+
+
+def _rates(session: SubjectSession, model: Any) -> dict[str, float]:
+    """The learning rates of all groups, by place."""
+    return {
+        f"optimizers[{number}].param_groups[{index}]": float(group["lr"])
+        for number, optimizer in enumerate(session.adapter.optimizers(model))
+        for index, group in enumerate(optimizer.param_groups)
+    }
 
 
 class _IgnoresUnknown(faults.Wrapped):
@@ -158,11 +193,16 @@ def is_used(used: dict[str, list[float]], expected: float) -> bool:
     return any(_is_close(rate, expected) for rates in used.values() for rate in rates)
 
 
-def follows(rates: Sequence[float], half: Sequence[float]) -> bool:
-    """Whether each rate that was used for a value is twice the one that was used for half of the value, and not 0."""
+def follows(rates: Sequence[float], half: Sequence[float], most: float = math.inf) -> bool:
+    """Whether each rate that was used for a value is twice the one that was used for half of it, and not all are 0.
+
+    :param most: a bound of the rates
+    """
     pairs = zip(rates, half, strict=False)
-    return len(rates) == len(half) and all(rate > 0 and _is_close(2 * other, rate) for rate, other in pairs)
+    return (
+        len(rates) == len(half) and any(rates) and all(each <= most and _is_close(2 * own, each) for each, own in pairs)
+    )
 
 
 def _is_close(rate: float, expected: float) -> bool:
-    return abs(rate - expected) <= 1e-12 + 1e-6 * abs(expected)
+    return abs(rate - expected) <= 1e-12 + TOLERANCE * abs(expected)

@@ -19,10 +19,31 @@ HOOKS: Final = "_hooks"
 KNOWN: Final = ("param_groups", "state", "defaults", "_warned_capturable_if_run_uncaptured", "_zero_grad_profile_name")
 """Attributes of an optimizer that are read otherwise, or that are no state."""
 METHODS: Final = (types.MethodType, types.BuiltinFunctionType)
+FLAG: Final = ".requires_grad"
+"""What the part that says whether a tensor is trained adds to the name of the tensor."""
+ADDRESSES: Final = 1 << 32
+"""Keys from this number on that are multiples of 8 are taken for identities, which differ from run to run."""
 
 
 def children(node: Any) -> dict[str, Any]:
-    """The parts of an object, by attribute (``.name``), key (``['name']``) or index (``[0]``)."""
+    """The parts of an object, by attribute (``.name``), key (``['name']``) or index (``[0]``).
+
+    A tensor that is trained is followed by ``requires_grad``, a part of the object that holds the tensor.
+    """
+    found = _parts(node)
+    flags = {name + FLAG: bool(each.requires_grad) for name, each in found.items() if _can_be_trained(each)}
+    return {**found, **flags} if flags else found
+
+
+def _can_be_trained(node: Any) -> bool:
+    """Whether an object is a tensor that is trained, or a parameter that could be."""
+    torch = sys.modules.get("torch")
+    if torch is None or not issubclass(type(node), torch.Tensor):
+        return False
+    return isinstance(node, torch.nn.Parameter) or (node.is_leaf and bool(node.requires_grad))
+
+
+def _parts(node: Any) -> dict[str, Any]:
     if isinstance(node, dict) or (isinstance(node, Mapping) and not hasattr(node, "__dict__")):
         return {key: node[own] for key, own in _keys(node).items()} | _own_attributes(node)
     if isinstance(node, SEQUENCES):
@@ -41,7 +62,7 @@ def children(node: Any) -> dict[str, Any]:
         return _of_function(node)
     if isinstance(node, METHODS):
         return _of_method(node)
-    if _is_optimizer(node):
+    if is_optimizer(node):
         return _of_optimizer(node)
     return _own_attributes(node)
 
@@ -70,14 +91,18 @@ def setter(node: Any, replace: Callable[[Any], None], names: Any) -> Callable[[s
     items = list(node)
 
     def set_item(key: str, value: Any) -> None:
+        if key.endswith(FLAG):
+            return _set_part(node, names, key, value)
         items[int(key[1:-1])] = value
-        replace(node._make(items) if hasattr(node, "_make") else type(node)(items))
+        return replace(node._make(items) if hasattr(node, "_make") else type(node)(items))
 
     return set_item
 
 
 def _set_part(node: Any, names: Any, key: str, value: Any) -> None:
-    if _is_optimizer(node) and key in _optimizer_keys(names):
+    if key.endswith(FLAG):
+        _parts(node)[key.removesuffix(FLAG)].requires_grad_(value)
+    elif is_optimizer(node) and key in _optimizer_keys(names):
         _optimizer_place(node, names, key)[_optimizer_keys(names)[key][-1]] = value
     elif isinstance(node, partial):
         parts = {".func": node.func, ".args": node.args, ".keywords": node.keywords, key: value}
@@ -94,7 +119,9 @@ def _set_part(node: Any, names: Any, key: str, value: Any) -> None:
 
 def remove_part(node: Any, key: str) -> None:
     """Remove the part of an object that `children` calls ``key``."""
-    if _is_optimizer(node) and key in _optimizer_keys(node):
+    if key.endswith(FLAG):
+        _parts(node)[key.removesuffix(FLAG)].requires_grad_(False)
+    elif is_optimizer(node) and key in _optimizer_keys(node):
         del _optimizer_place(node, node, key)[_optimizer_keys(node)[key][-1]]
     elif not key.startswith("."):
         del node[_keys(node)[key] if isinstance(node, Mapping) else int(key[1:-1])]
@@ -162,7 +189,8 @@ def is_module(node: Any) -> bool:
     return "torch" in sys.modules and isinstance(node, sys.modules["torch"].nn.Module)
 
 
-def _is_optimizer(node: Any) -> bool:
+def is_optimizer(node: Any) -> bool:
+    """Whether an object is an optimizer of torch."""
     return "torch" in sys.modules and isinstance(node, sys.modules["torch"].optim.Optimizer)
 
 
@@ -195,11 +223,31 @@ def _parameters(node: Any) -> list[Any]:
     return [parameter for group in node.param_groups for parameter in group["params"]]
 
 
+def order_of(node: Any, places: Mapping[int, str]) -> dict[str, str]:
+    """The parameters of an optimizer, which have no name here, by the places at which they were found."""
+    found = {
+        f".param_groups[{number}]['params']": [places.get(id(each), "") for each in group["params"]]
+        for number, group in enumerate(node.param_groups)
+    }
+    return {key: ", ".join(names) for key, names in found.items() if all(names)}
+
+
+def set_order(node: Any, source: Any, twins: Mapping[int, Any]) -> None:
+    """Give an optimizer the order of parameters of another one; what it keeps by their number stays as it is."""
+    states = [node.state.pop(each, None) for each in _parameters(node)]
+    for group, other in zip(node.param_groups, source.param_groups, strict=True):
+        group["params"] = [twins[id(each)] for each in other["params"]]
+    for parameter, state in zip(_parameters(node), states, strict=True):
+        if state is not None:
+            node.state[parameter] = state
+
+
 def _keys(node: Any) -> dict[str, Any]:
-    """The keys of a mapping by a text that is the same in every process; keys that print an address are numbered."""
+    """The keys of a mapping by a text that is the same in every process; addresses and what prints one are numbered."""
     found: dict[str, Any] = {}
     for number, key in enumerate(node):
-        text = (plain_text(key) if is_plain(key) else repr(key)) if is_printable(key) else f"#{number}"
+        is_text = is_printable(key) and not (type(key) is int and key >= ADDRESSES and key % 8 == 0)
+        text = (plain_text(key) if is_plain(key) else repr(key)) if is_text else f"#{number}"
         found[f"[{text}]" if f"[{text}]" not in found else f"[#{number}]"] = key
     return found
 

@@ -25,11 +25,12 @@ from rlverify.checks.state.leaves import (
     is_tensor,
     object_leaf,
     set_generator_state,
+    shortened,
     unreadable_leaf,
     value_leaf,
 )
 from rlverify.checks.state.parts import children as parts_of
-from rlverify.checks.state.parts import frame, remove_part, setter
+from rlverify.checks.state.parts import frame, is_optimizer, order_of, remove_part, set_order, setter
 from rlverify.records.attempts import Crash, attempt
 
 __all__ = [
@@ -47,6 +48,10 @@ __all__ = [
     "unequal",
     "walk",
 ]
+
+
+Places = tuple[dict[int, str], dict[int, str]]
+"""The paths of the parts of two objects, by identity."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ def walk(root: Any) -> dict[str, Leaf]:
     """
     found: dict[str, Leaf] = {}
     seen: dict[int, Any] = {}
+    places: dict[int, str] = {}
     waiting = deque([("", root)])
     while waiting:
         path, node = waiting.popleft()
@@ -76,22 +82,31 @@ def walk(root: Any) -> dict[str, Leaf]:
         if leaf is not None and not leaf.mutable:
             found[path] = leaf
         elif id(node) not in seen:
-            seen[id(node)] = node  # kept alive, so that no other object gets its identity
+            seen[id(node)], places[id(node)] = node, path  # kept alive, so that no other object gets its identity
             if leaf is not None:
                 found[path] = leaf
             else:
                 waiting.extend((_joined(path, key), child) for key, child in children(node).items())
+    for optimizer in filter(is_optimizer, seen.values()):
+        order = order_of(optimizer, places).items()
+        found |= {_joined(places[id(optimizer)], key): Leaf(f"order:{names}", shortened(names)) for key, names in order}
     return found
 
 
 def differences(first: Any, second: Any) -> list[Difference]:
     """Where two objects differ, by shortest path; the second is the one that `Difference.restore` changes."""
-    return list(_differences(first, second))
-
-
-def _differences(first: Any, second: Any) -> Iterator[Difference]:
     seen: dict[tuple[int, int], Any] = {}
     twins: dict[int, Any] = {}
+    places: Places = {}, {}
+    found = list(_differences(first, second, seen, twins, places))
+    for old, new in seen.values():
+        found += _other_orders(old, new, places, partial(set_order, new, old, twins))
+    return found
+
+
+def _differences(
+    first: Any, second: Any, seen: dict[tuple[int, int], Any], twins: dict[int, Any], places: Places
+) -> Iterator[Difference]:
     waiting: deque[tuple[str, Any, Any, Callable[[Any], None]]] = deque([("", first, second, _cannot_replace)])
     while waiting:
         path, old, new, replace = waiting.popleft()
@@ -104,6 +119,7 @@ def _differences(first: Any, second: Any) -> Iterator[Difference]:
             seen[pair] = old, new  # kept alive, so that no other objects get their identities
         if has_parts or (leaf is not None and leaf.mutable and _fits(old, new)):
             twins.setdefault(id(old), new)
+            places[0][id(old)] = places[1][id(new)] = path
         if not has_parts:
             if leaf is None or other is None or leaf.digest != other.digest:
                 yield Difference(path, _text(old), _text(new), partial(_restore, old, new, replace, twins))
@@ -117,6 +133,14 @@ def _differences(first: Any, second: Any) -> Iterator[Difference]:
                 yield Difference(place, _text(mine[key]), "", partial(_set_copy, mine[key], own, twins))
             else:
                 yield Difference(place, "", _text(theirs[key]), partial(remove_part, new, key))
+
+
+def _other_orders(old: Any, new: Any, places: Places, restore: Callable[[], None]) -> Iterator[Difference]:
+    """The groups of two optimizers that hold the same parameters in another order."""
+    if is_optimizer(old):
+        held, holds = order_of(old, places[0]), order_of(new, places[1])
+        for key in [key for key in held if holds.get(key, held[key]) != held[key]]:
+            yield Difference(_joined(places[0][id(old)], key), held[key], holds[key], restore)
 
 
 def find(root: Any, path: str) -> tuple[Any, Callable[[Any], None]]:

@@ -90,7 +90,7 @@ def resumed(make: Any, adapter: Noted) -> CheckRecord:
 def test_the_models_are_loaded_once_for_all_runs(tmp_path: Path) -> None:
     adapter = Noted(tmp_path / "loads")
     assert resumed(Forgets, adapter).finding.why == "restoring total makes it exact"
-    assert adapter.loads() == 3  # the check itself, whether forks have all, and the search
+    assert adapter.loads() == 4  # the check itself, whether forks have all, and the search
 
 
 def test_with_a_part_in_another_process_each_run_has_models_of_its_own(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ DEFECTS = {
     ),
     "huge_gradients_stay_finite": (tiny.Squares, "are not finite", "parameters[0]"),
     "half_precision_stays_finite": (tiny.Divides, "are not finite", "torch.float16"),
+    "evaluation_changes_nothing": (tiny.StaysEvaluated, "the parameters differ by up to", "parameters[0]"),
     "foreach_equals_loop": (tiny.TwoFormulas, "the parameters differ by up to", "parameters[0]"),
 }
 
@@ -52,11 +53,18 @@ def test_every_rule_has_a_defect() -> None:
     assert list(DEFECTS) == list(OPTIMIZERS.rules)
 
 
+def test_a_state_dictionary_of_another_shape_is_no_failure() -> None:
+    found = check_optimizer(tiny.OtherShape)
+    assert [each.check for each in found if each.status is not Status.PASS] == []
+
+
 def test_a_rule_that_does_not_apply_says_why() -> None:
     (record,) = check_optimizer(torch.optim.SGD, checks=["load_state_dict_copies"])
     assert (record.status, record.finding.seen) == (Status.NOT_APPLICABLE, "the optimizer has no state")
     (record,) = check_optimizer(torch.optim.SparseAdam, checks=["foreach_equals_loop"])
     assert record.finding.seen == "SparseAdam has no option foreach"
+    (record,) = check_optimizer(torch.optim.SGD, checks=["evaluation_changes_nothing"])
+    assert record.finding.seen == "the optimizer has no train() and eval()"
 
 
 def test_an_optimizer_for_matrices_is_checked_on_matrices() -> None:

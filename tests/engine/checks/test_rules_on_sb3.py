@@ -7,12 +7,13 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
+import torch
 from sb3_contrib import QRDQN, TQC, MaskablePPO, RecurrentPPO
 from sb3_contrib.common.envs import InvalidActionEnvDiscrete
 from stable_baselines3 import A2C, DQN, PPO, SAC
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 
-from rlverify.checks import CheckRecord, Status, check_algorithm
+from rlverify.checks import Adapter, CheckRecord, Status, check_algorithm
 from rlverify.checks.adapters.sb3 import SB3Adapter, arguments
 
 SMALL: dict[str, Any] = {"seed": 0, "device": "cpu", "policy_kwargs": {"net_arch": [4]}}
@@ -72,6 +73,8 @@ def checked(factory: Callable[[], Any], name: str) -> CheckRecord:
         (ppo, "normalizer_is_finite_and_saved"),
         (ppo, "returns_minus_values_are_advantages"),
         (ppo, "nan_observation_is_reported"),
+        (ppo, "advantages_are_generalised"),
+        (ppo, "truncation_is_not_termination"),
         (dqn, "environment_can_be_copied"),
         (dqn, "unknown_settings_are_refused"),
         (dqn, "explored_values_train"),
@@ -102,6 +105,7 @@ def test_a_rule_passes_and_is_proven(factory: Callable[[], Any], name: str) -> N
         ),
         (recurrent, "one_sample_minibatch", "with batch_size=15, "),
         (maskable, "one_sample_minibatch", "with batch_size=7, "),
+        (dqn, "pieces_equal_whole", "exploration_rate is 0."),
         (dqn, "nan_observation_is_reported", "learn() returns, and 4 parameters are not finite"),
         (dqn, "artefact_needs_no_unpickling", "model.zip: data: policy_class"),
         (dqn, "artefact_runs_nothing_when_read", "stable_baselines3.dqn.policies.DQNPolicy"),
@@ -165,3 +169,64 @@ def test_the_settings_of_a_model_are_found_through_subclasses() -> None:
 def test_a2c_has_no_remainder() -> None:
     record = checked(lambda: A2C("MlpPolicy", pendulum(), n_steps=4, **SMALL), "one_sample_minibatch")
     assert record.finding.seen == "no batch size leaves a remainder of one sample"
+
+
+class Curious(PPO):
+    """Has a network and an optimizer of its own, with the rate that PPO has by default."""
+
+    trained = slice(1)
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self.predictor = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1))
+        self.own = torch.optim.Adam(self.predictor[self.trained].parameters(), lr=3e-4)
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "predictor", "own"]
+
+    def train(self) -> None:
+        for data in self.rollout_buffer.get(8):
+            self.own.zero_grad()
+            self.predictor(data.observations).pow(2).mean().backward()
+            self.own.step()
+        super().train()
+
+
+class CuriousInFull(Curious):
+    trained = slice(2)
+
+
+def curious(kind: type[Curious]) -> Callable[[], Any]:
+    return lambda: kind("MlpPolicy", "Pendulum-v1", **ON)
+
+
+def test_a_network_beside_the_policy_is_checked_by_its_name() -> None:
+    record = checked(curious(Curious), "optimizers_hold_the_parameters")
+    assert record.status is Status.FAIL
+    assert "predictor.1.weight, predictor.1.bias" in record.finding.seen
+
+
+@pytest.mark.parametrize(
+    "name", ["optimizers_hold_the_parameters", "learning_rate_takes_effect", "learning_rate_zero_freezes"]
+)
+def test_an_optimizer_with_a_rate_of_its_own_is_no_failure(name: str) -> None:
+    assert checked(curious(CuriousInFull), name).outcome.startswith("pass, proven by")
+
+
+def test_an_adapter_with_one_method_does_the_rest_as_the_library() -> None:
+    class Mine(Adapter):
+        def callbacks(self, model: Any) -> list[Any]:  # noqa: ARG002
+            return []
+
+    (record,) = check_algorithm(dqn, adapter=Mine(), checks=["settings_survive"])
+    assert record.outcome == "pass, proven by 1 fault"
+
+
+def test_the_statistics_of_a_wrapper_of_gymnasium_are_checked() -> None:
+    def factory() -> PPO:
+        wrapped = DummyVecEnv([lambda: gym.wrappers.NormalizeObservation(gym.make("Pendulum-v1"))])
+        return PPO("MlpPolicy", wrapped, **ON)
+
+    record = checked(factory, "normalizer_is_finite_and_saved")
+    assert record.status is Status.FAIL
+    assert record.finding.where == "envs[0] NormalizeObservation.obs_rms.mean"

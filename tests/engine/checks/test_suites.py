@@ -11,7 +11,7 @@ import pytest
 from rlverify.checks import CheckRecord, KnownFailure, Status, Suite, checks, faults, parametrize_with_checks, subject
 from rlverify.checks.engine.rule import Rule
 from rlverify.checks.engine.rule_runs import UnknownRuleError
-from tests.engine.checks.tiny_trainers import Tiny, TinyAdapter
+from tests.engine.checks.tiny_trainers import CountsLoads, Tiny, TinyAdapter
 
 
 class ForgetsPlace(Tiny):
@@ -342,9 +342,19 @@ class ReturnsNothing(TinyAdapter):
         super().load(folder, fresh)
 
 
-def test_a_load_that_returns_nothing_is_an_error() -> None:
+def test_a_load_that_returns_nothing_is_a_failure() -> None:
     made = Suite("tiny", lambda _seed: Tiny(), adapter=ReturnsNothing())
-    made.add("save_load_save_is_a_fixed_point")
+    made.add("load_returns_a_model")
     record = only(made)
-    assert record.status is Status.ERROR
+    assert record.status is Status.FAIL
     assert "load() of the adapter returned None; return the model that was loaded" in record.finding.seen
+
+
+def test_a_function_sees_the_model_after_a_load_where_it_asks_for_that() -> None:
+    def is_new(model: CountsLoads) -> str | None:
+        return "it was loaded" if model.loads.item() else None
+
+    for after_load, status in ((False, Status.PASS), (True, Status.FAIL)):
+        suite = Suite("own", make=lambda _seed: CountsLoads(), adapter=TinyAdapter())
+        suite.add(checks.holds(is_new, after_load=after_load))
+        assert [each.status for each in suite.run()] == [status]

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from rlverify.checks.adapters.adapter import Adapter
-from rlverify.checks.engine.faults import GenericFault
+from rlverify.checks.engine.faults import STARTS_AGAIN, GenericFault
 from rlverify.checks.engine.rule import RULES
 from rlverify.checks.rules.known_bugs import KNOWN_BUGS
+from rlverify.checks.rules.resume import ENVIRONMENT_AGAIN, SEEDS_AGAIN
 from tests.engine.rules_page import faults_in_words, rules_page
 from tests.support.repository_copy import ROOT
 
@@ -52,6 +53,13 @@ def test_every_known_bug_is_of_a_rule_and_of_a_public_repository() -> None:
         repository, number = bug.name.split(" #")
         assert re.fullmatch(rf"https://github\.com/[\w-]+/{repository}/issues/{number}", bug.url), bug
         assert bug.said.endswith(".")
+
+
+def test_every_known_bug_is_a_planted_fault_of_its_rule() -> None:
+    of_subjects = {each.text for each in (STARTS_AGAIN, ENVIRONMENT_AGAIN, SEEDS_AGAIN)}
+    for name, bugs in KNOWN_BUGS.items():
+        texts = [bug.fault for bug in bugs if bug.fault not in of_subjects]
+        assert set(texts) <= set(faults_in_words(RULES[name]).split("; ")), name
 
 
 def test_every_link_to_a_section_leads_to_one() -> None:
