@@ -130,7 +130,7 @@ def look_at(made: Subject) -> Look | str:
     if model is None or (made.adapter is None and name == "plain" and not hasattr(model, "learn")):
         advice = "return the model" if model is None else "give an adapter"
         return f"the factory returned {type(model).__name__}, which has no learn(); {advice}"
-    adapter = made.adapter or adapter_named(name)
+    adapter = adapter_named(name, made.adapter)
     adapter.optimizers(model)
     is_smaller, shrunk = what_is_smaller(adapter, model)
     return Look(name, tuple(sorted(installed_modules() - before)), is_smaller, shrunk)
@@ -138,7 +138,7 @@ def look_at(made: Subject) -> Look | str:
 
 def session_of(made: Subject, look: Look) -> SubjectSession:
     """What runs a subject that was looked at."""
-    adapter = made.adapter or adapter_named(look.adapter)
+    adapter = adapter_named(look.adapter, made.adapter)
     session = SubjectSession(made.factory, adapter, made.limit, tier=made.tier)
     small = replace(session, factory=partial(smaller_model, adapter, made.factory), known=Known())
     if made.as_is:

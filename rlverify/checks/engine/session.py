@@ -109,12 +109,12 @@ class Start:
 class Known:
     """What sessions of one subject know of it, whatever fault is planted into their adapters.
 
-    :param wholes: training without an interruption, with the adapter that trained and the steps of both pieces
+    :param wholes: training without an interruption, with the adapter that trained and the steps of its pieces
     :param start: a model at the interruption; None if each process trains one of its own
     """
 
     spans: tuple[int, int] | None = None
-    wholes: list[tuple[Adapter, tuple[int, int], Trained]] = field(default_factory=list)
+    wholes: list[tuple[Adapter, tuple[int, ...], Trained]] = field(default_factory=list)
     start: Start | None = None
 
 
@@ -125,6 +125,7 @@ class SubjectSession:
     :param factory: makes a fresh model; called in processes of their own only
     :param volatile: paths of leaves that differ between two equal runs, such as times; found by the first gate
     :param spans: steps before and after an interruption; None for as many as the adapter says
+    :param later: how many steps later the interruption is, which a call of learn() of their own trains
     :param shrunk: which settings of the model are smaller than the factory's, in a line
     :param small: runs the same subject with smaller settings, which proves rules and finds reasons in less time
     :param known: shared by the sessions that `dataclasses.replace` makes of this one
@@ -135,6 +136,7 @@ class SubjectSession:
     limit: float = 60.0
     volatile: frozenset[str] = field(default=frozenset())
     spans: tuple[int, int] | None = None
+    later: int = 0
     tier: Tier = TIERS["default"]
     known: Known = field(default_factory=Known)
     shrunk: str = ""
@@ -187,7 +189,7 @@ class SubjectSession:
         return [] if trace is None else [digest_of(each) for each in trace]
 
     def trained_model(self) -> Any:
-        """A model that was trained for `steps`; to be called inside of `run`."""
+        """A model that was trained up to the interruption; to be called inside of `run`."""
         return self.trained_with_trace()[0]
 
     def trained_with_trace(self) -> tuple[Any, list[str]]:
@@ -195,15 +197,22 @@ class SubjectSession:
         start = self._own_start()
         if start is None or start.is_used:
             model = self.make()
-            return model, self.learn(model, self.steps)
-        start.is_used = True
-        set_global_state(start.generators)
-        return start.model, list(start.trace)
+            trace = self.learn(model, self.steps)
+        else:
+            start.is_used = True
+            set_global_state(start.generators)
+            model, trace = start.model, list(start.trace)
+        return model, trace + self.learn(model, self.later) if self.later else trace
 
     def _own_start(self) -> Start | None:
         start = self.known.start
         is_own = start is not None and start.steps == self.steps and trains_alike(self.adapter, start.adapter)
         return start if is_own else None
+
+    @property
+    def has_start(self) -> bool:
+        """Whether a model was trained in the process of which those of actions are forks."""
+        return self._own_start() is not None
 
     def alone(self) -> SubjectSession:
         """The same session, but each of its processes trains a model of its own."""
@@ -244,14 +253,14 @@ class SubjectSession:
 
     @contextmanager
     def folder(self, *, has_model: bool = False) -> Iterator[Path]:
-        """A folder for what a check saves; with a model in it that was trained for `steps`, if asked for."""
+        """A folder for what a check saves; with a model of `saved` in it, if asked for."""
         with tempfile.TemporaryDirectory(prefix="rlverify-check-") as name:
             if has_model:
                 self.saved(Path(name))
             yield Path(name)
 
     def saved(self, folder: Path) -> None:
-        """Save a model that was trained for `steps`."""
+        """Save a model that was trained up to the interruption."""
         self.steps  # noqa: B018  # known before the process starts
         self.run(lambda: self.adapter.save(self.trained_model(), folder))
 

@@ -33,7 +33,7 @@ def deterministic(session: SubjectSession) -> CheckFinding:
     factory does not make, shows. A model without a seed can still pass: the global generators are seeded before each
     call of the factory.
     """
-    first, second = whole(session), trained_twice(session.alone(), after_another=True)
+    first, second = whole(session), trained_twice(session.alone(), after_another=not session.has_start)
     if first.result != second.result and session.gave_up_start():  # it may use what a fork does not copy
         return deterministic(session)
     session.volatile = frozenset(unequal(first.state, second.state))
@@ -165,7 +165,8 @@ def _rates_noted(session: SubjectSession, model: Any) -> list[Rates]:
 
 def whole(session: SubjectSession) -> Trained:
     """A fresh model after two pieces of training, which is measured once for all adapters that train alike."""
-    adapter, spans = faults.that_trains(session.adapter), (session.steps, session.steps_after)
+    adapter = faults.that_trains(session.adapter)
+    spans = session.steps, session.later, session.steps_after
     for own, own_spans, known in session.known.wholes:
         if own is adapter and own_spans == spans:
             return known

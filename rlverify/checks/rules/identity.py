@@ -161,6 +161,8 @@ def targets_follow(session: SubjectSession) -> CheckFinding:
     """
     model = session.make()
     pairs = [(each, _twin(session, model, each)) for each in session.adapter.target_modules(model)]
+    if not pairs:
+        raise NotSupportedError("the model has no target networks")
     before = [[_floats(each) for each in pair] for pair in pairs]
     for steps in (session.steps, session.steps_after):
         session.learn(model, steps)
@@ -173,7 +175,7 @@ def targets_follow(session: SubjectSession) -> CheckFinding:
             seen = f"{len(left)} of {len(leads)} tensors of {type(target).__name__} stay as they were: {left[0]}"
             return failing(seen, where=left[0])
     if not is_moved:
-        raise NotSupportedError("training moves no target network" if pairs else "the model has no target networks")
+        raise NotSupportedError("training moves no target network")
     return passing()
 
 

@@ -18,13 +18,12 @@ SIZES: Final = 2
 """How many other values a number gets."""
 
 
-def nothing_is_lost(session: SubjectSession, folder: Path) -> CheckFinding:
-    """Whether training goes on exactly after a load from other values too, of all numbers that differ after one.
-
-    :param folder: what was saved after the steps before the interruption
-    """
+def nothing_is_lost(session: SubjectSession) -> CheckFinding:
+    """Whether training goes on exactly after a load from other values too, of all numbers that differ after one."""
+    session.steps  # noqa: B018  # known before the processes start
     runs = _Runs(session)
-    values = session.run(lambda: runs.differing(folder))
+    with session.folder(has_model=True) as folder:
+        values = session.run(lambda: runs.differing(folder))
     paths: Sequence[str] = [path for path in values if path not in session.volatile]
     if not paths or not runs.are_lost(paths):
         return passing()
@@ -43,19 +42,16 @@ class _Runs:
 
     session: SubjectSession
 
-    def trained(self) -> Any:
-        """A model at the interruption."""
-        return self.session.trained_model()
-
     def differing(self, folder: Path) -> dict[str, Difference]:
         """The numbers that differ after a load."""
-        model = self.trained()
+        model = self.session.trained_model()
         found = [replace(each, restore=_nothing) for each in differences(model, self.session.loaded(folder))]
         return {each.path: each for each in found if _other_value(model, each.path, 0) is not None}
 
     def continued(self, paths: Sequence[str], size: int, *, is_loaded: bool) -> dict[str, str]:
         """What training gives that goes on from other values of numbers, after a save and a load or without."""
-        session, model = self.session, self.trained()
+        session = self.session
+        model = session.trained_model()
         for path in paths:
             put(model, path, _other_value(model, path, size))
         if is_loaded:

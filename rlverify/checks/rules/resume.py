@@ -54,12 +54,12 @@ def forgettable(session: SubjectSession) -> Sequence[GenericFault]:
     """
 
     def action() -> tuple[list[str], bool]:
-        model = session.make()
-        generators = digests(global_state())
-        session.learn(model, session.steps)
-        uses_generators = generators != digests(global_state())
+        model = session.trained_model()
         initial, state = walk(session.make()), walk(model)
         learnt = [path for path in state if path not in session.volatile and _is_learnt(model, path, state, initial)]
+        generators = digests(global_state())
+        session.learn(model, session.steps_after)
+        uses_generators = generators != digests(global_state())
         if session.tier.is_full:
             return learnt, uses_generators
         chosen = {path.split("[")[0].split(".")[0] + " state" * (".state[" in path): path for path in reversed(learnt)}
@@ -105,10 +105,12 @@ def resume_is_exact(session: SubjectSession) -> CheckFinding:
     found = _resumed_exactly(session)
     if session.spans is not None or found.status is not Status.PASS:
         return found
-    steps = session.steps
-    later = next(each for each in itertools.count(LATER) if math.gcd(steps, each) == 1)
-    other = replace(session, spans=(steps + later, session.steps_after))  # no episodes of one length end at both
-    return found if isinstance(attempt(lambda: whole(other)), Crash) else _resumed_exactly(other)
+    small = replace(session.small, volatile=session.volatile) if session.small else session
+    later = next(each for each in itertools.count(LATER) if math.gcd(small.steps, each) == 1)
+    other = replace(small, later=later)  # no episodes of one length end at both
+    if not isinstance(attempt(lambda: whole(other)), Crash):
+        found = _resumed_exactly(other)
+    return found if found.status is Status.FAIL else nothing_is_lost(small)
 
 
 def _resumed_exactly(session: SubjectSession) -> CheckFinding:
@@ -121,7 +123,7 @@ def _resumed_exactly(session: SubjectSession) -> CheckFinding:
 
         found, expected = session.run(resumed), whole(session)
         if found.result == expected.result:
-            return nothing_is_lost(session, folder)
+            return passing()
         half = Trained(expected.state, expected.result, expected.trace[len(expected.trace) - len(found.trace) :])
         reason = _reason(session, folder, expected)
     text = apart(half, found)
