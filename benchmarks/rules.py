@@ -15,6 +15,7 @@ from typing import Any, Final
 from rlverify.checks import Adapter, CheckRecord, Status, check_subject, subject
 from rlverify.checks.engine.rule import RULES
 from rlverify.checks.engine.session import TIERS
+from tests.engine.checks import test_rules_about_episodes as episodes
 from tests.engine.checks import tiny_learner, tiny_trainers
 from tests.engine.checks.test_rules_about_training import ALSO, DEFECTS
 
@@ -52,12 +53,15 @@ def trainers() -> list[Trainer]:
     found = [
         Trainer("Tiny", tiny_trainers.Tiny, tiny_trainers.TinyAdapter),
         Trainer("Learner", lambda: tiny_learner.Learner(), tiny_learner.TinyAdapter),
+        Trainer("Values", episodes.Values, episodes.Of),
     ]
     for name, each in tiny_trainers.DEFECTS.items():
         found.append(Trainer(name, each.make, tiny_trainers.TinyAdapter, frozenset({each.rule})))
     for name, (rule, make, adapter, *_) in DEFECTS.items():
         broken = frozenset({rule, *ALSO.get(name, ()), *INCLUDES.get(name, ())})
         found.append(Trainer(f"{make.__name__}, {adapter.__name__}", lambda make=make: make(), adapter, broken))
+    for name, (rule, make, own, *_) in episodes.DEFECTS.items():
+        found.append(Trainer(f"{make.__name__}, {name}", make, type(own), frozenset({rule})))
     return found
 
 

@@ -46,6 +46,8 @@ class Values:
         seen = self.env.reset()[0]
         for _ in range(steps):
             after, reward, terminated, truncated, _ = self.env.step(0)
+            if not np.isfinite(after).all():
+                raise ValueError("an observation is not finite")
             goal = reward + 0.9 * self.alive(terminated, truncated) * self.network(torch.as_tensor(after)).detach()
             self.optimizer.zero_grad()
             (self.network(torch.as_tensor(seen)) - goal).square().sum().backward()

@@ -258,7 +258,7 @@ class SetsRateAtFirstUpdate(Tiny):
     def __init__(self) -> None:
         super().__init__()
         self.scale = torch.nn.Linear(1, 1)
-        self.scaling = torch.optim.SGD(self.scale.parameters(), lr=0.05)
+        self.scaling = torch.optim.SGD(self.scale.parameters(), lr=0.3)
 
     def load(self, folder: Path) -> None:
         super().load(folder)
@@ -266,7 +266,7 @@ class SetsRateAtFirstUpdate(Tiny):
 
     def update(self, seen: torch.Tensor) -> None:
         super().update(seen)
-        self.scaling.param_groups[0]["lr"] = 0.1 if self.begins else 0.05
+        self.scaling.param_groups[0]["lr"] = 0.1 if self.begins else 0.3
         self.begins = False
         (0 * self.scale(torch.ones(1))).sum().backward()
         self.scaling.step()
@@ -372,7 +372,7 @@ DEFECTS = {
         Defect(
             SetsRateAtFirstUpdate,
             "learning_rates_continue",
-            "scaling.param_groups[0]['lr'] is 0.1 at update 1 after the load, expected 0.05",
+            "scaling.param_groups[0]['lr'] is 0.1 at update 1 after the load, expected 0.3",
             "scaling.param_groups[0]['lr']",
         ),
         Defect(LosesStep, "resume_is_exact", "differ", "step 1 after the load", "restoring time makes it exact"),
