@@ -39,6 +39,61 @@ documentation of the class, `help(rlverify.checks.Adapter)`, describes arguments
 |---|---|
 """
 
+DOORS: Final = """\
+## Optimizers, transforms of gradients, states of environments, and files
+
+Four more functions check what is no algorithm, each by rules of its own, which are proven in the same way. They return
+records, as `check_algorithm` does; `table` lays them out as text.
+
+An optimizer of torch. Adam fails four rules, such as `non_finite_gradients_do_not_stay`: one NaN stays in its state.
+
+```python
+import torch
+from rlverify.checks import check_optimizer, table
+
+print(table(check_optimizer(torch.optim.Adam)))
+```
+
+A transform of gradients, such as clipping, is a callable that is made of parameters; with `apply=`, anything else:
+
+```python
+import torch
+from rlverify.checks import check_gradient_transform, table
+
+print(table(check_gradient_transform(lambda parameters: lambda: torch.nn.utils.clip_grad_norm_(parameters, 1.0))))
+```
+
+The state of an environment. This one leaves out its random generator, so `env_state_continues` fails:
+
+```python
+from gymnasium.envs.classic_control import PendulumEnv
+from rlverify.checks import check_env_state, table
+
+records = check_env_state(
+    PendulumEnv,
+    get_state=lambda env: env.state.tolist(),
+    set_state=lambda env, state: setattr(env, "state", state),
+)
+print(table(records))
+```
+
+A pair of functions that save and load. Files of `torch.save` fail two rules: a changed byte loads to other weights
+without an error, and a save that is interrupted leaves nothing of the older file:
+
+```python
+import torch
+from rlverify.checks import check_checkpoint, table
+
+records = check_checkpoint(
+    save=lambda network, path: torch.save(network.state_dict(), path),
+    load=lambda path, network: network.load_state_dict(torch.load(path)) and network,
+    make=lambda: torch.nn.Linear(2, 1),
+    change=lambda network: network.weight.data.add_(1.0),
+)
+print(table(records))
+```
+"""
+
 
 def rules_page() -> str:
     """Markdown: a table of all rules, then a section for each, by family."""
@@ -50,7 +105,7 @@ def rules_page() -> str:
         "\n".join([f"## {family}", *(f"\n{_section(rule)}" for rule in own)])
         for family, own in groupby(rules, key=lambda rule: rule.family)
     ]
-    return "\n".join([HEAD, table, "", ADAPTER + _adapter_methods(), "", "\n\n".join(sections), ""])
+    return "\n".join([HEAD, table, "", ADAPTER + _adapter_methods(), "", DOORS, "\n\n".join(sections), ""])
 
 
 def _adapter_methods() -> str:

@@ -67,6 +67,29 @@ def test_every_link_to_a_section_leads_to_one() -> None:
     assert set(re.findall(r"\(#(\w+)\)", page)) <= set(re.findall(r"^### (\w+)$", page, re.MULTILINE))
 
 
+DOORS = {
+    "check_optimizer": {
+        "load_state_dict_copies",
+        "non_finite_gradients_do_not_stay",
+        "huge_gradients_stay_finite",
+        "half_precision_stays_finite",
+    },
+    "check_gradient_transform": {"nan_gradients_do_not_spread"},
+    "check_env_state": {"env_state_continues", "env_state_moves"},
+    "check_checkpoint": {"changed_byte_is_refused", "failed_save_keeps_the_old_file"},
+}
+"""What fails in the example of each door."""
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_the_example_of_a_door_runs_and_fails_what_it_says(door: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = (each for each in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if door in each)
+    exec(example, {})  # noqa: S102  # an example of our own page
+    rows = re.findall(r"^\S+ +(\w+) +(pass|fail|error)", capsys.readouterr().out, re.MULTILINE)
+    assert {name for name, outcome in rows if outcome != "pass"} == DOORS[door]
+    assert len(rows) > len(DOORS[door])
+
+
 def test_faults_in_words() -> None:
     def one_for_each_part(_session: object) -> list[GenericFault]:
         """Forget one leaf of
