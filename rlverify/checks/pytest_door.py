@@ -1,4 +1,4 @@
-"""Makes every check of every subject a pytest test of its own."""
+"""Makes every check of every subject a pytest test of its own, and lays out records as text for all doors."""
 
 from __future__ import annotations
 

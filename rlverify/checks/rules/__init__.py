@@ -1,4 +1,13 @@
-"""The rules for any algorithm; importing this package registers them in their order."""
+"""The rules for any algorithm; importing this package registers them in their order.
+
+A file is about one kind of behaviour, and a rule says its family itself. `optimizers`, `transforms`, `env_states` and
+`checkpoints` have the rules of the other doors, which import them. To add a rule:
+
+1. a function with ``@rule`` and its faults, whose documentation begins with what is expected;
+2. a remedy in `remedies`, and public reports, if there are any, in `known_bugs`;
+3. a tiny trainer with its defect in ``tests/engine/checks/``, for which ``python -m benchmarks.rules`` makes a row;
+4. ``python -m tests.engine.rules_page``, which writes its section of ``docs/checks.md``.
+"""
 
 from rlverify.checks.rules import (
     gates,
