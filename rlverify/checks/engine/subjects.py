@@ -24,7 +24,8 @@ class Runs:
     :param session: what runs it, or the finding of every check if it cannot be made; None before the first check
     :param reported: rules whose finding was reported; asked again, they are run again
     :param twin: what `twin_of` gave, or nothing before the first failure
-    :param server: a process with a trained model, of which each process of a check is a fork; None if there is none
+    :param server: a process with a trained model, of which each process of a check is a fork; None if there is none. It
+        ends with this object
     :param served: the rules that it knows
     """
 
@@ -35,11 +36,6 @@ class Runs:
     twin: tuple[Twin | None, ...] = ()
     server: Server | None = None
     served: Mapping[str, Rule] = field(default_factory=dict)
-
-    def end(self) -> None:
-        """End the process of these checks."""
-        if self.server is not None:
-            self.server.end()
 
 
 @dataclass(frozen=True)

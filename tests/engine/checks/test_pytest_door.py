@@ -109,6 +109,12 @@ def test_every_outcome(file: Path) -> None:
     ):
         assert part in text
     assert "record_of(" not in text  # no traceback of ours
+    assert "causes:" not in text
+
+
+def test_an_option_lists_all_causes(file: Path) -> None:
+    text = run(file, "--rlverify-all-causes", "-k", "bad and pieces_equal_whole")
+    assert re.search(r"causes:\n +parameter Linear\[0\]\.weight", text.replace("\nE ", "\n"))
 
 
 @pytest.mark.slow
