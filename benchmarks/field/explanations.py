@@ -109,8 +109,8 @@ EXPLANATIONS: Final = {
     ),
     "pieces_equal_whole": Explanation(
         "Two calls of `learn()` train differently from one.",
-        "Three settings were found to do this, by leaving each out: a schedule, which runs over the steps of the "
-        "present call; action noise for several environments, which starts again in each call; and `train_freq` in "
+        "Three settings were found to do this, by leaving each out: a schedule, also that of exploration in DQN, which "
+        "runs over the steps of the present call; action noise for several environments, which starts again in each call; and `train_freq` in "
         "episodes, as a call can end in the middle of one.",
         "Ask for all steps in one call, or set the learning rate from a callback.",
         (
@@ -120,6 +120,12 @@ EXPLANATIONS: Final = {
                 "Training in many short calls goes through the whole schedule in each of them.",
             ),
         ),
+    ),
+    "truncation_is_not_termination": Explanation(
+        "With `handle_timeout_termination=False`, a state at which time runs out is worth nothing.",
+        "The buffer then stores the end of time as the end of the episode. `optimize_memory_usage=True` requires it.",
+        "Keep the default, and save memory by a smaller buffer.",
+        KNOWN_BUGS.get("truncation_is_not_termination", ()),
     ),
 }
 
@@ -161,6 +167,7 @@ OF_OPTIMIZERS: Final = {
 BY_DESIGN: Final = {
     ("TRPO", "learning_rate_zero_freezes"): "the learning rate is that of the value function; the policy moves by the "
     "trust region, as TRPO's documentation says",
+    ("DQN", "truncation_is_not_termination"): "`handle_timeout_termination=False` asks for it",
     ("Rprop", "learning_rate_zero_freezes"): "the learning rate is the size of the first step alone",
 }
 """Failures that the documentation of a library announces, by algorithm and check."""

@@ -98,7 +98,10 @@ class PPO:
         """Step one environment, and reset it at the end of an episode."""
         observation, reward, terminated, _, _ = self.envs[number].step(action)
         self.lengths[number] += 1
-        done = terminated or self.lengths[number] >= EPISODE_STEPS
+        truncated = self.lengths[number] >= EPISODE_STEPS
+        if truncated and not terminated:  # time ran out, so what would have followed counts
+            reward += self.settings.gamma * float(self.agent(torch.as_tensor(observation)[None])[1])
+        done = terminated or truncated
         if done:
             observation, self.lengths[number] = self.envs[number].reset()[0], 0
         self.observations[number] = observation

@@ -20,6 +20,7 @@ from rlverify.checks.suites import Suite
 from rlverify.records.attempts import Crash, attempt
 from rlverify.records.errors import UsageError, suggestion
 
+OPTIMIZER: Final = "torch.optim.optimizer.Optimizer"
 FORM: Final = "name it as package.module:factory or path/to/file.py:factory"
 
 
@@ -83,6 +84,8 @@ def import_target(text: str, folder: Path) -> list[Target]:
         raise UsageError(f"{text!r} names no factory; {FORM}")
     module = _imported(text, place, folder)
     value = _attribute(text, module, name)
+    if isinstance(value, type) and OPTIMIZER in {f"{each.__module__}.{each.__name__}" for each in value.__mro__}:
+        raise UsageError(f"{text!r} is an optimizer; check it by `rlverify.checks.check_optimizer({name})` in Python")
     if isinstance(value, Suite):
         subjects = attempt(lambda: value.subjects)
         if isinstance(subjects, Crash):

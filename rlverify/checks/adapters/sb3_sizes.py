@@ -27,6 +27,7 @@ OFF_POLICY: Final = {
     "batch_size": (64, 32),
     "learning_starts": (128, 64),
     "gradient_steps": (16, 8),
+    "target_update_interval": (32, 16),
 }
 """By name, the largest value that is left as it is, and the one in place of larger ones."""
 MANY, FEW = 4, 2
@@ -43,7 +44,7 @@ def smaller_settings(model: BaseAlgorithm) -> dict[str, Any]:
     if isinstance(model, OnPolicyAlgorithm):
         return {**_shorter(model, n_envs), **found}
     if isinstance(model, OffPolicyAlgorithm):
-        own = {name: small for name, (large, small) in OFF_POLICY.items() if getattr(model, name) > large}
+        own = {name: small for name, (large, small) in OFF_POLICY.items() if getattr(model, name, 0) > large}
         if model.replay_buffer_class not in (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer):
             own.pop("learning_starts", None)  # it may need whole episodes
         return {**own, **found}

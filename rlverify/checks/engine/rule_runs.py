@@ -123,6 +123,8 @@ def look_at(made: Subject) -> Look | str:
     """Make the subject, in this process; or what is wrong with what its factory returned."""
     before = installed_modules()
     model = SubjectSession(made.factory, Adapter()).make()
+    if isinstance(model, type):
+        return f"the factory returned the class {model.__name__}; call it"
     name = adapter_name(model)
     if model is None or (made.adapter is None and name == "plain" and not hasattr(model, "learn")):
         advice = "return the model" if model is None else "give an adapter"

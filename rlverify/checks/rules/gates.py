@@ -20,6 +20,7 @@ from rlverify.checks.engine.search import listed
 from rlverify.checks.engine.session import SubjectSession, Trained, first_difference
 from rlverify.checks.state.owners import owner_of_class
 from rlverify.checks.state.random_state import global_state, set_global_state
+from rlverify.checks.state.trained import optimizer_names
 from rlverify.checks.state.tree import digests, unequal, walk
 from rlverify.records.attempts import Crash, attempt, places_of
 
@@ -114,7 +115,7 @@ def pieces_equal_whole(session: SubjectSession) -> CheckFinding:
     """Two calls of learn() give the same parameters as one, and the same rates on the way.
 
     If not, something starts from scratch in every call: an interrupted run then differs for this reason alone. Rates
-    are public attributes of the model with fractional values, such as the share of random actions.
+    are learning rates, and public attributes of the model with fractional values, such as the share of random actions.
     """
     pieces = session.steps, session.steps_after
 
@@ -124,10 +125,9 @@ def pieces_equal_whole(session: SubjectSession) -> CheckFinding:
         return session.trained(model, session.learn(model, sum(pieces))), noted
 
     (expected, rates), found = session.run(at_once), whole(session)
-    if found.result != expected.result:
-        return failing(**apart(expected, found))
+    is_equal = found.result == expected.result
     changing = {name for own in rates for name, value in own.items() if value != rates[0].get(name)} - session.volatile
-    if not changing:
+    if is_equal and not changing:
         return passing()
 
     def in_pieces() -> list[Rates]:
@@ -137,12 +137,26 @@ def pieces_equal_whole(session: SubjectSession) -> CheckFinding:
             session.learn(model, each)
         return noted
 
-    for number, (one, other) in enumerate(zip(rates, session.run(in_pieces), strict=False), start=1):
-        for name in sorted(changing):
-            if one.get(name) != other.get(name):
-                seen = f"{name} is {other.get(name)} in pieces, and {one.get(name)} at once"
-                return failing(seen, where=name, why=f"it shows at moment {number} of {len(rates)}")
-    return passing()
+    moments = list(enumerate(zip(rates, session.run(in_pieces) if changing else [], strict=False), start=1))
+    wrong = [(number, name) for number, pair in moments for name in sorted(changing) if _differs(name, *pair)]
+    if not wrong:
+        return passing() if is_equal else failing(**apart(expected, found), causes=["parameters"])
+    first, name = wrong[0]
+    one, other = moments[first - 1][1]
+    causes = [each for number, each in wrong if number == first or each.endswith(LEARNING_RATE)]
+    text = f"{name} is {other.get(name)} in pieces, and {one.get(name)} at once"
+    when = f"it shows at moment {first} of {len(rates)}"
+    own: dict[str, Any] = {"causes": list(dict.fromkeys(causes))}
+    if is_equal:
+        return failing(text, where=name, why=when, **own)
+    return failing(**apart(expected, found), why=f"{text}; {when}", **own)
+
+
+LEARNING_RATE: Final = "['lr']"
+
+
+def _differs(name: str, one: Rates, other: Rates) -> bool:
+    return one.get(name) != other.get(name)
 
 
 Rates = dict[str, str]
@@ -154,11 +168,17 @@ def _rates_noted(session: SubjectSession, model: Any) -> list[Rates]:
 
     def note(*_: Any) -> None:
         public = {name: each for name, each in getattr(model, "__dict__", {}).items() if not name.startswith("_")}
-        noted.append({name: f"{each:.6g}" for name, each in public.items() if isinstance(each, float | np.floating)})
+        numbers = {name: each for name, each in public.items() if isinstance(each, float | np.floating)}
+        for name, optimizer in zip(names, optimizers, strict=True):
+            for place, group in enumerate(optimizer.param_groups):
+                numbers[f"{name}.param_groups[{place}]{LEARNING_RATE}"] = float(group.get("lr", 0.0))
+        noted.append({name: f"{each:.6g}" for name, each in numbers.items()})
 
+    optimizers = session.adapter.optimizers(model)
+    names = optimizer_names(model, optimizers)
     with suppress(NotSupportedError):
         driving.after_each_step(session.adapter.environment(model), note)
-    for optimizer in session.adapter.optimizers(model):
+    for optimizer in optimizers:
         optimizer.register_step_pre_hook(note)
     return noted
 

@@ -10,7 +10,7 @@ from typing import Any
 from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
-from rlverify.checks.engine.rule import failing, in_a_process, passing, rule
+from rlverify.checks.engine.rule import failing, in_a_process, inconclusive, passing, rule
 from rlverify.checks.engine.session import SubjectSession, digest_of
 from rlverify.checks.rules.training_settings import rates_used, with_own_rate
 from rlverify.checks.state.trained import named_parameters, reachable_tensors
@@ -174,9 +174,17 @@ def targets_follow(session: SubjectSession) -> CheckFinding:
         if left:
             seen = f"{len(left)} of {len(leads)} tensors of {type(target).__name__} stay as they were: {left[0]}"
             return failing(seen, where=left[0])
-    if not is_moved:
-        raise NotSupportedError("training moves no target network")
-    return passing()
+    if is_moved:
+        return passing()
+    seen = f"{sum((session.steps, session.steps_after))} steps of training move no target network"
+    with suppress(NotSupportedError):
+        twin = session.adapter.library_twin(session.make())
+        old = [_floats(each) for each in session.adapter.target_modules(twin)]
+        for steps in () if twin is model else (session.steps, session.steps_after):
+            session.learn(twin, steps)
+        if old != [_floats(each) for each in session.adapter.target_modules(twin)]:
+            return failing(f"{seen}, and they do of a {type(twin).__name__}", where="target_modules()")
+    return inconclusive(f"{seen}; let steps() of the adapter be enough")
 
 
 def _floats(module: Any) -> dict[str, str]:
@@ -195,8 +203,13 @@ def set_parameters_copies(session: SubjectSession) -> CheckFinding:
         if changed:
             other = "receiver" if trained == "source" else "source"
             seen = f"training the {trained} changes {len(changed)} parameters and states of optimizers of the {other}"
-            return failing(seen, where=changed[0], causes=changed)
+            return failing(seen, where=changed[0], causes=list(dict.fromkeys(map(_owner_of_tensors, changed))))
     return passing()
+
+
+def _owner_of_tensors(name: str) -> str:
+    """What a parameter, or a tensor of an optimizer's state, is one of many of."""
+    return "parameters" if name.startswith("parameter ") else name.partition("[")[0]
 
 
 def _changed_elsewhere(session: SubjectSession, trained: str) -> list[str]:

@@ -69,7 +69,7 @@ def one_sample_minibatch(session: SubjectSession) -> CheckFinding:
     broken = not_finite(session, changed)
     text = ", ".join(f"{key}={value}" for key, value in settings.items())
     if broken:
-        return failing(f"with {text}, {len(broken)} parameters are not finite", where=broken[0])
+        return failing(f"with {text}, {len(broken)} parameters are not finite", where=broken[0], causes=[text])
     return (
         replace(passing(), seen=f"with {text}, learn() raises {ended.line}") if isinstance(ended, Crash) else passing()
     )
@@ -229,7 +229,7 @@ def nan_observation_is_reported(session: SubjectSession) -> CheckFinding:
         return replace(passing(), seen=f"learn() raises {ended.line}")
     if not broken:
         return replace(passing(), seen="every parameter stays finite")
-    return failing(f"learn() returns, and {len(broken)} parameters are not finite", where=broken[0])
+    return failing(f"learn() returns, and {len(broken)} parameters are not finite", where=broken[0], causes=["learn()"])
 
 
 def _break(env: Any) -> None:

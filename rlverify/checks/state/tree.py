@@ -114,7 +114,7 @@ def _differences(
         if old is new or pair in seen:
             continue
         leaf, other = leaf_of(old), leaf_of(new)
-        has_parts = leaf is None and other is None and type(old) is type(new) and frame(old) == frame(new)
+        has_parts = leaf is None and other is None and _is_one_class(old, new) and frame(old) == frame(new)
         if has_parts or (leaf is not None and leaf.mutable):
             seen[pair] = old, new  # kept alive, so that no other objects get their identities
         if has_parts or (leaf is not None and leaf.mutable and _fits(old, new)):
@@ -204,6 +204,12 @@ def children(node: Any) -> dict[str, Any]:
     """The parts of an object, by attribute (``.name``), key (``['name']``) or index (``[0]``); none if it raises."""
     found = attempt(lambda: parts_of(node))
     return {} if isinstance(found, Crash) else found
+
+
+def _is_one_class(old: Any, new: Any) -> bool:
+    """Whether two objects are of one class; a class inside of a factory is another one in each call."""
+    first, second = type(old), type(new)
+    return first is second or (first.__module__, first.__qualname__) == (second.__module__, second.__qualname__)
 
 
 def _fits(old: Any, new: Any) -> bool:
