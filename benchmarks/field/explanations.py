@@ -109,9 +109,9 @@ EXPLANATIONS: Final = {
     ),
     "pieces_equal_whole": Explanation(
         "Two calls of `learn()` train differently from one.",
-        "Three settings were found to do this, by leaving each out: a schedule, also that of exploration in DQN, which "
-        "runs over the steps of the present call; action noise for several environments, which starts again in each call; and `train_freq` in "
-        "episodes, as a call can end in the middle of one.",
+        "Settings that were found to do this, by leaving each out: a schedule, also that of DQN's exploration, which "
+        "runs over the steps of the present call; action noise for several environments, which starts again in each "
+        "call; and `train_freq` in episodes, as a call can end in the middle of one.",
         "Ask for all steps in one call, or set the learning rate from a callback.",
         (
             KnownBug(
