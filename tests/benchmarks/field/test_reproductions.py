@@ -18,7 +18,7 @@ from rlverify.checks.engine.rule import RULES
 
 FOLDER = next(Path(each) for each in scripts_of_the_report.__path__)
 SCRIPTS = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
-LIBRARIES = {"stable_baselines3", "sb3_contrib", "gymnasium"}
+LIBRARIES = {"stable_baselines3", "sb3_contrib", "gymnasium", "numpy"}
 STANDARD = {"copy", "zipfile"}
 ARRAY = r"\[[\d. e+-]+\]"
 
@@ -41,6 +41,7 @@ SHOWS: dict[str, Callable[[str], object]] = {
     "resume_is_exact": lambda output: output == "same parameters: False",
     "set_parameters_copies": lambda output: output.startswith("unchanged: [") and "False" in output,
     "statistics_follow_the_policy": differing,
+    "truncation_is_not_termination": lambda output: output == "the episode counts as going on: False",
     "unknown_settings_are_refused": lambda output: output.startswith("MlpExtractor(") and "Linear" not in output,
 }
 """What each script has to print, by the claim of its finding."""
@@ -51,6 +52,7 @@ CONTROLS = {
     "one_sample_minibatch": ('"batch_size": 64', '"batch_size": 65'),
     "pieces_equal_whole": ("LinearSchedule(1e-3, 1e-4, 1)", "1e-3"),
     "resume_is_exact": ('PPO.load("half.zip", env=half.get_env())', "half"),
+    "truncation_is_not_termination": (", handle_timeout_termination=False", ""),
     "set_parameters_copies": ("source.get_parameters()", "__import__('copy').deepcopy(source.get_parameters())"),
 }
 """What to replace in a script, so that nothing is wrong: then it must print the opposite."""

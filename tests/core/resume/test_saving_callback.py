@@ -191,3 +191,10 @@ def test_files_of_another_run_are_not_mixed_up(tmp_path: Path) -> None:
 def test_it_is_no_child_of_another_callback(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="EveryNTimesteps does not report rollouts"):
         ppo().learn(32, callback=EveryNTimesteps(8, SaveExactly(tmp_path, every=16)))
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, True])
+@pytest.mark.parametrize("name", ["every", "keep"])
+def test_a_callback_that_would_keep_nothing_is_refused(name: str, wrong: object, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=rf"{name}={wrong} is no integer of at least 1"):
+        SaveExactly(tmp_path, **{"every": 8, name: wrong})  # type: ignore[arg-type]

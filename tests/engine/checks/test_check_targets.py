@@ -104,6 +104,12 @@ def test_no_such_attribute(folder: Path) -> None:
     assert refusal("target_learners:copying.factory.zzz", folder) == deep
 
 
+def test_an_optimizer_has_another_door(tmp_path: Path) -> None:
+    (tmp_path / "own_optimizer.py").write_text("import torch\n\nclass Mine(torch.optim.SGD): pass\n", encoding="utf-8")
+    said = "is an optimizer; check it by `rlverify.checks.check_optimizer(Mine)` in Python"
+    assert refusal("own_optimizer.py:Mine", tmp_path) == f"'own_optimizer.py:Mine' {said}"
+
+
 def test_a_factory_whose_arguments_have_defaults(folder: Path) -> None:
     assert import_target("target_learners:takes_anything", folder)[0].subject.name == "takes_anything"
 

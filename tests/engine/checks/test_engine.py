@@ -95,9 +95,10 @@ class TestFactories:
             (exits, "SystemExit: enough"),
             (lambda: os._exit(2), "its process ended with exit code 2"),
             (lambda: time.sleep(120), "did not end within 1 seconds"),
+            (lambda: Tiny, "the factory returned the class Tiny; call it"),
             (lambda: None, "the factory returned NoneType, which has no learn(); return the model"),
         ],
-        ids=["raises", "exits", "ends the process", "hangs", "None"],
+        ids=["raises", "exits", "ends the process", "hangs", "class", "None"],
     )
     def test_one_that_fails_gives_one_error_for_each_check(self, factory: Callable[[], Any], seen: str) -> None:
         found = checked(factory, ["deterministic", FAST], limit=1.0)

@@ -11,6 +11,7 @@ import gymnasium as gym
 import pytest
 import torch
 from stable_baselines3 import PPO
+from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
 from benchmarks.field.findings import of_libraries
@@ -80,6 +81,36 @@ def test_what_the_library_loses_as_well_is_known(kind: type[PPO]) -> None:
     found = record("resume_is_exact", kind)
     assert not found.is_unexpected
     assert found.outcome == "fail, known in stable-baselines3 2.9.2 (field report #2)"
+
+
+def local() -> PPO:
+    class Local(PPO):
+        """Another class in each call."""
+
+    return Local("MlpPolicy", "CartPole-v1", **SIZES)
+
+
+class Doubled(FlattenExtractor):
+    """Has parameters that no network of the library has."""
+
+    def __init__(self, observation_space: gym.Space[Any]) -> None:
+        super().__init__(observation_space)
+        self.scale = torch.nn.Parameter(torch.ones(1))
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return self.scale * super().forward(observations)
+
+
+def custom_network() -> PPO:
+    return PPO("MlpPolicy", "CartPole-v1", policy_kwargs={"features_extractor_class": Doubled}, **SIZES)
+
+
+@pytest.mark.parametrize(
+    ("make", "check", "number"), [(local, "resume_is_exact", 2), (custom_network, "set_parameters_copies", 1)]
+)
+def test_a_local_class_and_a_network_of_yours_change_no_cause(make: Callable[[], PPO], check: str, number: int) -> None:
+    (found,) = check_algorithm(make, checks=[check])
+    assert found.outcome == f"fail, known in stable-baselines3 2.9.2 (field report #{number})"
 
 
 def test_a_cause_that_the_library_does_not_have_is_yours() -> None:

@@ -114,7 +114,7 @@ def test_every_outcome(file: Path) -> None:
 
 def test_an_option_lists_all_causes(file: Path) -> None:
     text = run(file, "--rlverify-all-causes", "-k", "bad and pieces_equal_whole")
-    assert re.search(r"causes:\n +parameter Linear\[0\]\.weight", text.replace("\nE ", "\n"))
+    assert re.search(r"causes:\n +parameters\b", text.replace("\nE ", "\n"))
 
 
 @pytest.mark.slow

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -230,3 +232,44 @@ def test_the_statistics_of_a_wrapper_of_gymnasium_are_checked() -> None:
     record = checked(factory, "normalizer_is_finite_and_saved")
     assert record.status is Status.FAIL
     assert record.finding.where == "envs[0] NormalizeObservation.obs_rms.mean"
+
+
+class StillTarget(SAC):
+    """Never moves its target networks."""
+
+    def train(self, *arguments: Any, **options: Any) -> None:
+        tau, self.tau = self.tau, 0.0
+        super().train(*arguments, **options)
+        self.tau = tau
+
+
+def still() -> SAC:
+    return StillTarget("MlpPolicy", "Pendulum-v1", policy_kwargs={"net_arch": [4]}, **OFF)
+
+
+def test_a_target_that_stays_fails_where_that_of_the_library_moves() -> None:
+    seen = checked(still, "targets_follow").finding.seen
+    assert re.fullmatch(r"\d+ steps of training move no target network, and they do of a SAC", seen)
+    rare = partial(DQN, "MlpPolicy", "CartPole-v1", target_update_interval=10_000, **SMALL)
+    assert checked(rare, "targets_follow").status is Status.PASS  # the interval is made smaller
+    assert check_algorithm(rare, checks=["targets_follow"], as_is=True)[0].status is Status.INCONCLUSIVE
+
+
+class StartsRateAgain(DQN):
+    """Halves its learning rate at every update, from the beginning in each call of learn()."""
+
+    def _setup_learn(self, *arguments: Any, **options: Any) -> Any:
+        self.halvings = 0
+        return super()._setup_learn(*arguments, **options)
+
+    def _update_learning_rate(self, optimizers: Any) -> None:
+        self.halvings += 1
+        optimizers.param_groups[0]["lr"] = 1e-3 * 0.5**self.halvings
+
+
+def test_a_rate_that_starts_again_is_yours_beside_the_exploration_of_the_library() -> None:
+    made = partial(StartsRateAgain, "MlpPolicy", "CartPole-v1", learning_starts=8, batch_size=4, **SMALL)
+    found = checked(made, "pieces_equal_whole")
+    assert found.finding.why.startswith("exploration_rate is ")
+    assert found.library is not None
+    assert found.library.other_causes == ("policy.optimizer.param_groups[0]['lr']",)

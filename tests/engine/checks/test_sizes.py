@@ -85,7 +85,8 @@ LINES: dict[str, tuple[Callable[[], BaseAlgorithm], str]] = {
     "sac": (lambda: SAC("MlpPolicy", PENDULUM, **net()), "shrunk: buffer_size 1000000 -> 1024, batch_size 256 -> 32"),
     "dqn": (
         lambda: DQN("MlpPolicy", CART, learning_starts=10_000, gradient_steps=64, **net()),
-        "shrunk: buffer_size 1000000 -> 1024, learning_starts 10000 -> 64, gradient_steps 64 -> 8",
+        "shrunk: buffer_size 1000000 -> 1024, learning_starts 10000 -> 64, gradient_steps 64 -> 8, "
+        "target_update_interval 10000 -> 16",
     ),
     "small on-policy": (lambda: PPO("MlpPolicy", CART, n_steps=64, n_epochs=10, **net()), ""),
     "small off-policy": (lambda: SAC("MlpPolicy", PENDULUM, buffer_size=4096, batch_size=64, **net()), ""),
