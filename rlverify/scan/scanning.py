@@ -54,7 +54,7 @@ def findings_of_file(path: Path) -> list[ScanFinding]:
     place = Place(path.as_posix())
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            return []
+            raise NotScannedError("unreadable-file", "it is no regular file")
         with path.open("rb") as content:
             return list(_findings_of_open_file(content, path, place))
     except NotScannedError as error:

@@ -119,9 +119,9 @@ def test_links_to_folders_are_not_followed_and_broken_links_are_reported(tmp_pat
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
+def test_a_pipe_is_not_opened_and_reported(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.pkl")
-    assert rules(tmp_path, tmp_path / "pipe.pkl") == []
+    assert rules(tmp_path, tmp_path / "pipe.pkl") == [("pipe.pkl", "unreadable-file")]
 
 
 def test_a_path_that_does_not_exist_is_an_error_before_anything_is_scanned(tmp_path: Path) -> None:
