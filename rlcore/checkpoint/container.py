@@ -85,9 +85,10 @@ def read_container(
     with refusals_name(path_or_file, "read"):
         content = _content(path_or_file)
         has_digest = _check_digest(content)
+        payload = decode(content, map_location, is_intact=has_digest)
         if require_digest and not has_digest:
             raise RefusedError("carries no digest, so damage could go unnoticed; save it again, or drop require_digest")
-        return decode(content, map_location, is_intact=has_digest), has_digest
+        return payload, has_digest
 
 
 def warn_of_missing_digest(path_or_file: PathOrFile) -> None:
