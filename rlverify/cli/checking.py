@@ -13,7 +13,7 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from rlverify.checks import CheckFinding, CheckRecord, Status, check_subject
+from rlverify.checks import CheckFinding, CheckRecord, Status, Subject, check_subject
 from rlverify.checks.engine.choosing import chosen_rules, reasons_to_run
 from rlverify.checks.engine.rule import RULES
 from rlverify.checks.engine.session import TierName
@@ -118,8 +118,11 @@ def _lost(target: Target, chosen: Collection[str], ended: Ended[tuple[CheckRecor
 
 
 def _command(target: Target, check: str) -> str:
-    sizes = " --as-is" if target.subject.as_is and target.subject.rules is None else ""
-    return f"rlverify check {shlex.quote(target.text)} --check {check}{sizes}"
+    own = target.subject
+    options = [" --as-is"] * (own.as_is and own.rules is None) + [f" --limit {own.limit:g}"] * (
+        own.limit != Subject.limit
+    )
+    return f"rlverify check {shlex.quote(target.text)} --check {check}{''.join(options)}"
 
 
 STYLES_OF_STATUS: Final = {Status.PASS: "green", Status.FAIL: "red", Status.ERROR: "red", Status.INCONCLUSIVE: "yellow"}

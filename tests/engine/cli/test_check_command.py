@@ -94,8 +94,9 @@ def test_a_check_that_fails(check: Check) -> None:
 
 
 def test_the_command_of_a_failure_runs_it_again(check: Check) -> None:
-    _, output, _ = check("command_learners:sharing", *QUICK)
+    _, output, _ = check("command_learners:sharing", *QUICK, "--limit", "50", "--as-is")
     (command,) = [line.strip() for line in output.splitlines() if line.startswith("    rlverify")]
+    assert command.endswith(" --as-is --limit 50")
     assert check(*command.split()[2:]) == (1, output, "")
 
 
