@@ -65,8 +65,8 @@ def test_a_check_that_passes(check: Check) -> None:
         "copying (command_learners:copying)",
         "",
         "status   check                   outcome",
-        "──────────────────────────────────────────────────",
-        "pass     set_parameters_copies   proven by 1 fault",
+        "───────────────────────────────────────────────────",
+        "pass     set_parameters_copies   proven by 2 faults",
         "",
         "1 check: 1 passed (1 proven)",
     ]
@@ -110,7 +110,7 @@ def test_an_expected_failure_is_as_expected(check: Check) -> None:
 def test_an_expected_failure_that_passes_is_not(check: Check) -> None:
     code, output, _ = check("command_learners:outdated", *QUICK)
     assert code == 1
-    assert "pass     set_parameters_copies   though it was expected to fail: fixed long ago; proven by 1" in output
+    assert "pass     set_parameters_copies   though it was expected to fail: fixed long ago; proven by 2" in output
     assert "expected failure: fixed long ago\n" in output
 
 
