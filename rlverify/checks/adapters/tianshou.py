@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,16 +28,15 @@ class TianshouAdapter(TrainerAdapter):
         return ()
 
     def save(self, model: Any, folder: Path) -> None:
-        """The algorithm's ``state_dict()`` and the replay buffer, as ``save_checkpoint_fn`` does in the examples."""
+        """The algorithm's ``state_dict()``, and ``save_hdf5()`` of the collector's buffer."""
         torch.save(model.algorithm.state_dict(), folder / "checkpoint.pth")
-        with (folder / "buffer.pkl").open("wb") as file:
-            pickle.dump(self._collector(model).buffer, file)
+        self._collector(model).buffer.save_hdf5(str(folder / "buffer.hdf5"))
 
     def load(self, folder: Path, fresh: Any) -> Any:
-        """``load_state_dict()`` of a fresh algorithm, and the saved buffer for its collector."""
+        """``load_state_dict()`` of a fresh algorithm, and ``load_hdf5()`` of the buffer for its collector."""
         fresh.algorithm.load_state_dict(torch.load(folder / "checkpoint.pth"))
-        with (folder / "buffer.pkl").open("rb") as file:
-            self._collector(fresh).buffer = pickle.load(file)  # noqa: S301  # that save() wrote
+        collector = self._collector(fresh)
+        collector.buffer = type(collector.buffer).load_hdf5(str(folder / "buffer.hdf5"))
         return fresh
 
     def act(self, model: Any) -> Any:

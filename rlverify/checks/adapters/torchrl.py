@@ -53,9 +53,8 @@ class TorchRLAdapter(TrainerAdapter):
         return [model.loss_module]
 
     def target_modules(self, model: Any) -> Sequence[Any]:
-        """The parameters of the loss module that no optimizer trains."""
-        found = model.loss_module.named_children()
-        return [each for name, each in found if name.startswith("target_") and list(each.parameters())]
+        """The modules of the loss module whose names say that they are targets."""
+        return [each for name, each in model.loss_module.named_children() if name.startswith("target_")]
 
     def steps(self, model: Any) -> int:
         """A batch of the collector that is after the frames in which it only collects."""
