@@ -175,6 +175,7 @@ LIBRARIES: Final = {
     "skrl.trainers.torch.base.Trainer": ("skrl", "SkrlAdapter"),
     "torchrl.trainers.trainers.Trainer": ("torchrl", "TorchRLAdapter"),
     "rsl_rl.runners.on_policy_runner.OnPolicyRunner": ("rsl_rl", "RslRlAdapter"),
+    "rlverify.checks.adapters.script.Script": ("script", "ScriptAdapter"),
 }
 """The base classes of known libraries, with the module of this package and the class that talk to them."""
 
@@ -192,7 +193,8 @@ def adapter_named(name: str, own: Adapter | None = None) -> Adapter:
     """
     if name == "plain":
         return own or Adapter()
-    kind: type[Adapter] = getattr(importlib.import_module(f"rlverify.checks.adapters.{name}"), dict(LIBRARIES.values())[name])
+    module = importlib.import_module(f"rlverify.checks.adapters.{name}")
+    kind: type[Adapter] = getattr(module, dict(LIBRARIES.values())[name])
     if own is None or isinstance(own, kind):
         return own or kind()
     mixed = copy.copy(own)
