@@ -14,7 +14,7 @@ from rlverify.checks.adapters.trainers import TrainerAdapter
 
 
 class RslRlAdapter(TrainerAdapter):
-    """Every class that derives from ``OnPolicyRunner``; needs ``env``, ``alg``, ``cfg``, ``learn()``, ``save()``, ``load()``.
+    """Every class that derives from ``OnPolicyRunner``; needs ``env``, ``alg``, ``cfg`` and the methods of that class.
 
     Environments of RSL-RL are batches of tensors and none of Gymnasium, so the checks that step one do not apply.
     """

@@ -15,7 +15,7 @@ from rlverify.checks.adapters.trainers import TrainerAdapter
 
 
 class TorchRLAdapter(TrainerAdapter):
-    """Every class that derives from ``Trainer``; needs ``collector``, ``loss_module``, ``total_frames`` and ``train()``.
+    """Every class that derives from ``Trainer``; needs ``collector``, ``loss_module`` and ``train()``.
 
     Give the trainer ``progress_bar=False``, and the collector a ``total_frames`` that is larger than any check needs.
     """

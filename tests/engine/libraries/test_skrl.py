@@ -80,7 +80,9 @@ def ppo(**settings: Any) -> SequentialTrainer:
 def dqn() -> SequentialTrainer:
     env = environment()
     models = {name: Value(env, 2) for name in ("q_network", "target_q_network")}
-    return trainer(DQN, env, models, 200, batch_size=8, learning_starts=16, random_timesteps=8, target_update_interval=5)
+    return trainer(
+        DQN, env, models, 200, batch_size=8, learning_starts=16, random_timesteps=8, target_update_interval=5
+    )
 
 
 class ForgetsOptimizer(SkrlAdapter):
