@@ -43,8 +43,8 @@ documentation of the class, `help(rlverify.checks.Adapter)`, describes arguments
 LIBRARIES: Final = """\
 ## Other libraries
 
-Adapters for four libraries ship, and are chosen by the class of the model. The factory returns the library's own trainer,
-with its seeds set; what it saves is what the library's checkpoint functions save. Import only what you use.
+Adapters for four more libraries ship, and are chosen by the class of the model. The factory returns the library's own
+trainer, with its seeds set, and the library's checkpoint functions save and load it. Import only what you use.
 
 | library | the factory returns | saved and loaded by |
 |---|---|---|

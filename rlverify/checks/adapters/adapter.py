@@ -181,7 +181,7 @@ LIBRARIES: Final = {
 
 
 def adapter_name(model: Any) -> str:
-    """``sb3`` for an algorithm of Stable-Baselines3 or sb3-contrib, a name for other known libraries too, or ``plain``."""
+    """``sb3`` for an algorithm of Stable-Baselines3 or sb3-contrib, a name for each other library, or ``plain``."""
     bases = [f"{base.__module__}.{base.__qualname__}" for base in type(model).__mro__]
     return next((LIBRARIES[base][0] for base in bases if base in LIBRARIES), "plain")
 
