@@ -58,10 +58,10 @@ class ForgetsOptimizer(TorchRLAdapter):
         return model
 
 
-class ForgetsCount(TorchRLAdapter):
+class ForgetsBuffer(TorchRLAdapter):
     def load(self, folder: Path, fresh: Any) -> Any:
         model = super().load(folder, fresh)
-        model.target_net_updater.counter = 0
+        model.replay_buffer.empty()
         return model
 
 
@@ -89,6 +89,6 @@ def test_a_forgotten_optimizer_is_found() -> None:
     assert loses(checked(dqn, "resume_is_exact", ForgetsOptimizer()), "optimizer")
 
 
-def test_a_forgotten_count_of_target_updates_is_found() -> None:
-    assert not loses(checked(dqn, "resume_is_exact"), "counter")
-    assert loses(checked(dqn, "resume_is_exact", ForgetsCount()), "counter")
+def test_a_forgotten_replay_buffer_is_found() -> None:
+    assert not loses(checked(dqn, "resume_is_exact"), "replay_buffer")
+    assert loses(checked(dqn, "resume_is_exact", ForgetsBuffer()), "replay_buffer")

@@ -18,7 +18,7 @@ class Network(DeterministicMixin, Model):
         DeterministicMixin.__init__(self)
         self.net = torch.nn.Linear(4, 2)
 
-    def compute(self, inputs, role=""):
+    def compute(self, inputs, role=""):  # noqa: ARG002
         return self.net(inputs["observations"]), {}
 
 
