@@ -23,7 +23,7 @@ test-slow: $(VENV)/.ray
 	$(RUN) pytest -n 2 --dist worksteal -m slow
 
 # The adapters for other libraries on small trainings; takes five minutes. Tianshou needs older versions of packages that
-# are pinned, so it gets an environment of its own.
+# are pinned, so it gets an environment of its own, which sees the other one.
 libraries: $(VENV)/.libraries
 	$(RUN) pytest -n 2 --dist loadfile tests/engine/libraries
 	$(VENV)-tianshou/bin/python -m pytest tests/engine/libraries/test_tianshou.py
@@ -89,9 +89,9 @@ $(VENV)/.ray: $(VENV)/.ready
 $(VENV)/.libraries: $(VENV)/.ready
 	$(RUN) pip install --quiet --editable '.[dev,libraries]'
 	$(PYTHON) -m venv $(VENV)-tianshou
-	grep -vE '^(pandas|virtualenv|filelock|tox)==' constraints.txt > $(VENV)-tianshou/constraints.txt
-	PIP_CONSTRAINT=$(VENV)-tianshou/constraints.txt $(VENV)-tianshou/bin/pip install --quiet \
-	  $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[rlcore]' 'tianshou>=2.0,<3' 'pytest>=9,<10'
+	cd $(VENV)-tianshou/lib/python*/site-packages && ls -d $(CURDIR)/$(VENV)/lib/python*/site-packages > project.pth
+	grep -vE '^(pandas|virtualenv|filelock)==' constraints.txt > $(VENV)-tianshou/constraints.txt
+	PIP_CONSTRAINT=$(VENV)-tianshou/constraints.txt $(VENV)-tianshou/bin/pip install --quiet 'tianshou>=2.0,<3'
 	touch $@
 
 clean:

@@ -25,6 +25,7 @@ def failed(records: Iterable[CheckRecord]) -> set[str]:
 
 
 def checked(factory: Callable[[], Any], name: str, adapter: Adapter | None = None) -> CheckRecord:
+    factory()
     (record,) = check_algorithm(factory, adapter=adapter, checks=[name])
     return record
 

@@ -58,10 +58,12 @@ class ForgetsOptimizer(TorchRLAdapter):
         return model
 
 
-class ForgetsBuffer(TorchRLAdapter):
+class ForgetsTarget(TorchRLAdapter):
     def load(self, folder: Path, fresh: Any) -> Any:
         model = super().load(folder, fresh)
-        model.replay_buffer.empty()
+        for tensor in self.target_modules(model)[0].state_dict().values():
+            if isinstance(tensor, torch.Tensor):
+                tensor.zero_()
         return model
 
 
@@ -89,6 +91,6 @@ def test_a_forgotten_optimizer_is_found() -> None:
     assert loses(checked(dqn, "resume_is_exact", ForgetsOptimizer()), "optimizer")
 
 
-def test_a_forgotten_replay_buffer_is_found() -> None:
-    assert not loses(checked(dqn, "resume_is_exact"), "replay_buffer")
-    assert loses(checked(dqn, "resume_is_exact", ForgetsBuffer()), "replay_buffer")
+def test_a_forgotten_target_network_is_found() -> None:
+    assert not loses(checked(dqn, "resume_is_exact"), "target_value")
+    assert loses(checked(dqn, "resume_is_exact", ForgetsTarget()), "target_value")
