@@ -10,7 +10,7 @@ export PIP_CONSTRAINT := constraints.txt
 # Where it is set, as in many containers, each of the thousands of worker processes compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: audit test test-slow coverage search gate matrix mutants bench bench-cuda lint types format clean
+.PHONY: audit test test-slow coverage libraries search gate matrix mutants bench bench-cuda lint types format clean
 
 audit: $(VENV)/.ready
 	$(VENV)/bin/rlverify audit
@@ -21,6 +21,12 @@ test: $(VENV)/.ready
 # The slow rest: every claim under another seed, null faults in the files of the tests that detect faults, long runs, Ray.
 test-slow: $(VENV)/.ray
 	$(RUN) pytest -n 2 --dist worksteal -m slow
+
+# The adapters for other libraries on small trainings; takes five minutes. Tianshou needs older versions of packages that
+# are pinned, so it gets an environment of its own, which sees the other one.
+libraries: $(VENV)/.libraries
+	$(RUN) pytest -n 2 --dist loadfile tests/engine/libraries
+	$(VENV)-tianshou/bin/python -m pytest tests/engine/libraries/test_tianshou.py
 
 # Both halves with the branches that they cover, of which at least 95 % have to be; takes half as long again as without.
 coverage: $(VENV)/.ray
@@ -80,5 +86,13 @@ $(VENV)/.ray: $(VENV)/.ready
 	$(RUN) pip install --quiet --editable '.[dev,ray]'
 	touch $@
 
+$(VENV)/.libraries: $(VENV)/.ready
+	$(RUN) pip install --quiet --editable '.[dev,libraries]'
+	$(PYTHON) -m venv $(VENV)-tianshou
+	cd $(VENV)-tianshou/lib/python*/site-packages && ls -d $(CURDIR)/$(VENV)/lib/python*/site-packages > project.pth
+	grep -vE '^(pandas|virtualenv|filelock)==' constraints.txt > $(VENV)-tianshou/constraints.txt
+	PIP_CONSTRAINT=$(VENV)-tianshou/constraints.txt $(VENV)-tianshou/bin/pip install --quiet 'tianshou>=2.0,<3'
+	touch $@
+
 clean:
-	rm -rf $(VENV) .rlverify .mypy_cache .ruff_cache .pytest_cache mutants
+	rm -rf $(VENV) $(VENV)-tianshou .rlverify .mypy_cache .ruff_cache .pytest_cache mutants

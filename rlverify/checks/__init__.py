@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rlverify.checks import rules as _rules  # noqa: F401  # registers them
 from rlverify.checks import suite_checks as checks
 from rlverify.checks.adapters.adapter import Adapter, NotSupportedError
+from rlverify.checks.adapters.script import Script
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, KnownFailure, Proof, Status
 from rlverify.checks.engine.rule_runs import check_algorithm, check_subject
@@ -41,6 +42,7 @@ __all__ = [
     "NotSupportedError",
     "Proof",
     "SB3Adapter",
+    "Script",
     "Status",
     "Subject",
     "Suite",

@@ -95,6 +95,62 @@ print(table(records))
 """
 
 
+LIBRARIES: Final = """\
+## Other libraries
+
+Adapters for four more libraries ship, and are chosen by the class of the model. The factory returns the library's own
+trainer, with its seeds set, and the library's checkpoint functions save and load it. Import only what you use.
+
+| library | the factory returns | saved and loaded by |
+|---|---|---|
+| Tianshou 2 | `algorithm.create_trainer(params)` | `state_dict()` of the algorithm, `save_hdf5()` of the buffer |
+| skrl 2 | `SequentialTrainer(env=env, agents=agent, cfg=cfg)` | `save()` and `load()` of the agent |
+| TorchRL 0.14 | `DQNTrainer(...)`, or another class of `Trainer` | `save_trainer()` and `load_from_file()` |
+| RSL-RL 5 | `OnPolicyRunner(env, train_cfg)` | `save()` and `load()` of the runner |
+
+```python
+def make():  # Tianshou: rlverify check my_module:make
+    algorithm = DQN(policy=policy(), optim=AdamOptimizerFactory(lr=1e-3), target_update_freq=100)
+    collector = Collector(algorithm, envs(), VectorReplayBuffer(20_000, 10))
+    params = OffPolicyTrainerParams(training_collector=collector, show_progress=False, verbose=False)
+    return algorithm.create_trainer(params)
+```
+
+```python
+def make():  # skrl
+    env = wrap_env(gym.make_vec("CartPole-v1", num_envs=2))
+    agent = PPO(models=models(env), memory=RandomMemory(memory_size=16, num_envs=2), **spaces(env), cfg=settings)
+    return SequentialTrainer(env=env, agents=agent, cfg={"headless": True, "disable_progressbar": True})
+```
+
+```python
+def make():  # TorchRL
+    collector = Collector(env(), actor, frames_per_batch=16, total_frames=10**6)
+    loss = DQNLoss(actor, delay_value=True)
+    loss.make_value_estimator()  # without it, a new trainer cannot load what a trained one saved
+    optimizer = torch.optim.Adam(loss.parameters(), lr=1e-3)
+    return DQNTrainer(collector=collector, loss_module=loss, optimizer=optimizer, progress_bar=False, **sizes)
+```
+
+```python
+def make():  # RSL-RL; its environments are none of Gymnasium, so checks that step one do not apply
+    return OnPolicyRunner(MyVecEnv(), copy.deepcopy(train_cfg))
+```
+
+A script in the manner of CleanRL needs no adapter either: `rlverify.checks.Script` holds its variables, and the body of
+its loop as a function. [examples/script/ppo.py](../examples/script/ppo.py) is one.
+
+```python
+def make():
+    envs, agent = make_envs(), Agent()
+    optimizer = torch.optim.Adam(agent.parameters(), lr=2.5e-4)
+    return Script(iteration, steps=256, agent=agent, optimizer=optimizer, envs=envs, save=save, load=load)
+```
+
+Schedulers of `torch.optim.lr_scheduler` and `torch.amp.GradScaler` are found in any model that has them as attributes.
+"""
+
+
 def rules_page() -> str:
     """Markdown: a table of all rules, then a section for each, by family."""
     families = list(dict.fromkeys(rule.family for rule in RULES.values()))
@@ -105,7 +161,7 @@ def rules_page() -> str:
         "\n".join([f"## {family}", *(f"\n{_section(rule)}" for rule in own)])
         for family, own in groupby(rules, key=lambda rule: rule.family)
     ]
-    return "\n".join([HEAD, table, "", ADAPTER + _adapter_methods(), "", DOORS, "\n\n".join(sections), ""])
+    return "\n".join([HEAD, table, "", ADAPTER + _adapter_methods(), "", LIBRARIES, DOORS, "\n\n".join(sections), ""])
 
 
 def _adapter_methods() -> str:

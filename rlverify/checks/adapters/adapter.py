@@ -169,12 +169,21 @@ class Adapter:
         raise NotSupportedError("the adapter has no normalized()")
 
 
-SB3 = "stable_baselines3.common.base_class.BaseAlgorithm"
+LIBRARIES: Final = {
+    "stable_baselines3.common.base_class.BaseAlgorithm": ("sb3", "SB3Adapter"),
+    "tianshou.trainer.Trainer": ("tianshou", "TianshouAdapter"),
+    "skrl.trainers.torch.base.Trainer": ("skrl", "SkrlAdapter"),
+    "torchrl.trainers.trainers.Trainer": ("torchrl", "TorchRLAdapter"),
+    "rsl_rl.runners.on_policy_runner.OnPolicyRunner": ("rsl_rl", "RslRlAdapter"),
+    "rlverify.checks.adapters.script.Script": ("script", "ScriptAdapter"),
+}
+"""The base classes of known libraries, with the module of this package and the class that talk to them."""
 
 
 def adapter_name(model: Any) -> str:
-    """``sb3`` for an algorithm of Stable-Baselines3 or sb3-contrib, otherwise ``plain``."""
-    return "sb3" if SB3 in {f"{base.__module__}.{base.__qualname__}" for base in type(model).__mro__} else "plain"
+    """``sb3`` for an algorithm of Stable-Baselines3 or sb3-contrib, a name for each other library, or ``plain``."""
+    bases = [f"{base.__module__}.{base.__qualname__}" for base in type(model).__mro__]
+    return next((LIBRARIES[base][0] for base in bases if base in LIBRARIES), "plain")
 
 
 def adapter_named(name: str, own: Adapter | None = None) -> Adapter:
@@ -184,7 +193,8 @@ def adapter_named(name: str, own: Adapter | None = None) -> Adapter:
     """
     if name == "plain":
         return own or Adapter()
-    kind: type[Adapter] = importlib.import_module("rlverify.checks.adapters.sb3").SB3Adapter
+    module = importlib.import_module(f"rlverify.checks.adapters.{name}")
+    kind: type[Adapter] = getattr(module, dict(LIBRARIES.values())[name])
     if own is None or isinstance(own, kind):
         return own or kind()
     mixed = copy.copy(own)

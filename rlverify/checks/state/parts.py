@@ -16,8 +16,11 @@ from rlverify.checks.state.leaves import SEQUENCES, function_name, has_objects, 
 HIDDEN: Final = ("_parameters", "_buffers", "_modules")
 """Where a module of torch keeps what has a name of its own."""
 HOOKS: Final = "_hooks"
-KNOWN: Final = ("param_groups", "state", "defaults", "_warned_capturable_if_run_uncaptured", "_zero_grad_profile_name")
-"""Attributes of an optimizer that are read otherwise, or that are no state."""
+KNOWN: Final = (
+    *("param_groups", "state", "defaults"),
+    *("_warned_capturable_if_run_uncaptured", "_zero_grad_profile_name", "_opt_called"),
+)
+"""Attributes of an optimizer that are read otherwise, or that are no state: schedulers note there for a warning."""
 METHODS: Final = (types.MethodType, types.BuiltinFunctionType)
 FLAG: Final = ".requires_grad"
 """What the part that says whether a tensor is trained adds to the name of the tensor."""
