@@ -20,6 +20,7 @@ from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import VecNormalize
 
 from benchmarks.field.algorithms import ALGORITHMS, FieldAlgorithm
+from benchmarks.field.explanations import EXPLANATIONS
 from rlverify.checks import Adapter, CheckRecord, SB3Adapter, Status, check_algorithm, check_subject, subject
 from rlverify.checks.engine.rule import RULES
 from rlverify.checks.engine.session import TIERS
@@ -111,7 +112,7 @@ def configurations(algorithm: FieldAlgorithm) -> Iterable[tuple[str, str]]:
             warnings.simplefilter("ignore")
             records = check_algorithm(make, name=algorithm.name)
         failed = [each for each in records if each.status in (Status.FAIL, Status.ERROR)]
-        alarms = [each.check for each in failed if each.library is None or each.library.finding is None]
+        alarms = [each.check for each in failed if each.check not in EXPLANATIONS]
         yield name, f"{len(failed)}, {len(alarms)}{': ' * bool(alarms)}{', '.join(alarms)}"
 
 
