@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore.checkpoint import codec, container
 from rlcore.checkpoint.container import PathOrFile, path_of, refusals_name, unusable
@@ -32,6 +33,7 @@ FORMATS_OF_MODELS: Final = ("model_v1", "exact_v1")
 """What a model's own ``save`` writes. Earlier versions wrote the second for algorithms of Stable-Baselines3."""
 
 SPACES: Final = ("observation_space", "action_space")
+
 DEFAULT_ALGORITHM: Final = "DistributionalPPO"
 """The algorithm of earlier files, which do not name it."""
 
@@ -203,6 +205,14 @@ def write_model_file(
     fields: dict[Any, Any] = {name: codec.encode(getattr(model, name), name) for name in SPACES}
     fields |= {"format_version": FORMATS_OF_MODELS[0], "algorithm": algorithm, "settings": settings}
     container.save_container(target, fields | {"n_envs": model.n_envs, "state": state} | more)
+
+
+def require_spaces_of(content: Mapping[str, Any], env: VecEnv) -> None:
+    """Raise StateError if an environment has other spaces than the model in a file."""
+    for name in SPACES:
+        if (own := getattr(env, name)) != content[name]:
+            text = f"its {name} is {content[name]!s:.200}, and this environment's {own!s:.200}"
+            raise StateError(f"{text}; give the one it is for")
 
 
 def read_model_file(path: Any, *, require_digest: bool = False) -> dict[str, Any]:

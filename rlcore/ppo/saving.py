@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import torch
 from stable_baselines3.common.base_class import maybe_make_env
-from stable_baselines3.common.utils import check_for_correct_spaces, get_system_info
+from stable_baselines3.common.utils import get_system_info
 
 from rlcore.checkpoint import codec, formats
 from rlcore.checkpoint.container import load_container, path_of, refusals_name
-from rlcore.checkpoint.formats import SPACES, read_model_file, refusals_of
+from rlcore.checkpoint.formats import SPACES, read_model_file, refusals_of, require_spaces_of
 from rlcore.envs import vec_state
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError, warn_caller
 from rlcore.optim.gradient_variance import ESTIMATORS
@@ -165,7 +165,7 @@ class SavablePPO(ConfiguredPPO):
                 vars(self).update({name: content[name] for name in (*SPACES, "n_envs")})
                 self._require_room_for_lstm_states()
             else:
-                check_for_correct_spaces(self.env, *(content[name] for name in SPACES))
+                require_spaces_of(content, self.env)
             construction.require_spaces(self.observation_space, self.action_space, self.policy_class)
             self._setup_lr_schedule()
             state_parts.require_network_of(self, state.get("policy"))  # before it takes memory

@@ -28,18 +28,17 @@ from stable_baselines3.common.noise import (
 from stable_baselines3.common.save_util import recursive_getattr
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.type_aliases import GymEnv
-from stable_baselines3.common.utils import check_for_correct_spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.container import path_of, refusals_name
 from rlcore.checkpoint.formats import (
     DEFAULT_ALGORITHM,
-    SPACES,
     decode_spaces,
     existing,
     read_model_file,
     refusals_of,
+    require_spaces_of,
     write_model_file,
 )
 from rlcore.checkpoint.torch_file import quoted
@@ -202,8 +201,7 @@ def _require_env(env: VecEnv, record: Mapping[str, Any]) -> None:
     _require_resumable(env)
     if env.num_envs != record["n_envs"]:
         raise StateError(f"the run had {record['n_envs']} environments, and this one has {env.num_envs}; give as many")
-    spaces = decode_spaces(record, {})
-    check_for_correct_spaces(env, *(spaces[name] for name in SPACES))
+    require_spaces_of(decode_spaces(record, {}), env)
 
 
 def _obstacles(model: BaseAlgorithm) -> Iterator[str]:

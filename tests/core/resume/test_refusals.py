@@ -180,7 +180,10 @@ def workers() -> VecEnv:
 
 
 UNFIT: dict[str, tuple[Callable[[], Any], str]] = {
-    "other spaces": (lambda: make_vec("Pendulum-v1"), "spaces do not match"),
+    "other spaces": (
+        lambda: make_vec("Pendulum-v1"),
+        "its observation_space is Box.*, and this environment's Box",
+    ),
     "another number": (lambda: make_vec(n_envs=3), "the run had 2 environments, and this one has 3"),
     "another environment": (lambda: make_vec(env_kwargs={"sutton_barto_reward": True}), "sutton_barto_reward"),
     "workers": (workers, "vec_env.* must be the model's, 'SubprocVecEnv', and is 'DummyVecEnv'"),
