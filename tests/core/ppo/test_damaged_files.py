@@ -279,7 +279,7 @@ def test_a_file_of_stable_baselines3_is_called_one(use: str, tmp_path: Path) -> 
 def test_an_environment_with_other_spaces_is_no_damage(tmp_path: Path) -> None:
     make_model().save(tmp_path / "model.zip")
     with pytest.raises(
-        CheckpointError, match="observation_space is Box.*this environment's Box.*give the one"
+        CheckpointError, match=r"observation_space is Box.*this environment's Box.*give the one"
     ) as refusal:
         DistributionalPPO.load(tmp_path / "model.zip", env=make_envs("Pendulum-v1"))
     assert "damaged" not in str(refusal.value)
