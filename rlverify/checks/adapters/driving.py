@@ -59,6 +59,15 @@ def actions(env: Any, count: int) -> list[Any]:
     return [space.sample() for _ in range(count)]
 
 
+def started(env: Any, before: int, after: int) -> list[Any]:
+    """Reset an environment and step into its episode; the actions that follow."""
+    reset(env)
+    chosen = actions(env, before + after)
+    for each in chosen[:before]:
+        step(env, each)
+    return chosen[before:]
+
+
 def observations(space: Any, steps: int, envs: int, seed: int) -> Any:
     """Observations of moderate size by step and environment; of a dictionary space, a dictionary of arrays."""
     from gymnasium import spaces

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def deterministic(session: SubjectSession) -> CheckFinding:
     if first.result == second.result:
         return passing()
     is_unseeded = session.run(lambda: getattr(session.make(), "seed", 0) is None)
-    return failing(**apart(first, second), why="the model has seed=None" if is_unseeded else "")
+    return apart(first, second, why="the model has seed=None" if is_unseeded else "")
 
 
 def observations(session: SubjectSession) -> list[GenericFault]:
@@ -77,7 +77,7 @@ def observing_changes_nothing(session: SubjectSession) -> CheckFinding:
     if found.result == expected.result:
         return passing()
     why = session.run(lambda: _changes(session)) if session.tier.finds_reasons else ""
-    return failing(**apart(expected, found), why=why)
+    return apart(expected, found, why=why)
 
 
 def _changes(session: SubjectSession) -> str:
@@ -140,7 +140,7 @@ def pieces_equal_whole(session: SubjectSession) -> CheckFinding:
     moments = list(enumerate(zip(rates, session.run(in_pieces) if changing else [], strict=False), start=1))
     wrong = [(number, name) for number, pair in moments for name in sorted(changing) if _differs(name, *pair)]
     if not wrong:
-        return passing() if is_equal else failing(**apart(expected, found), causes=["parameters"])
+        return passing() if is_equal else apart(expected, found, causes=["parameters"])
     first, name = wrong[0]
     one, other = moments[first - 1][1]
     causes = [each for number, each in wrong if number == first or each.endswith(LEARNING_RATE)]
@@ -149,7 +149,7 @@ def pieces_equal_whole(session: SubjectSession) -> CheckFinding:
     own: dict[str, Any] = {"causes": list(dict.fromkeys(causes))}
     if is_equal:
         return failing(text, where=name, why=when, **own)
-    return failing(**apart(expected, found), why=f"{text}; {when}", **own)
+    return apart(expected, found, why=f"{text}; {when}", **own)
 
 
 LEARNING_RATE: Final = "['lr']"
@@ -211,19 +211,13 @@ def trained_twice(session: SubjectSession, *, after_another: bool = False) -> Tr
     return session.run(action)
 
 
-class Apart(TypedDict):
-    """What two runs differ in, and where."""
-
-    seen: str
-    where: str
-
-
-def apart(first: Trained, second: Trained) -> Apart:
-    """What two runs differ in, and where, as arguments of `failing`."""
+def apart(first: Trained, second: Trained, when: str = "", **more: Any) -> CheckFinding:
+    """The finding of what two runs differ in, and where."""
     everything, names = {**first.result, **second.result}, unequal(first.result, second.result)
     step = first_difference(first.trace, second.trace)
     seen = f"{len(names)} of {len(everything)} parameters and states of optimizers differ"
-    return {"seen": seen, "where": f"step {step}" if step is not None else names[0]}
+    where = f"step {step}" if step is not None else names[0]
+    return failing(seen, where=where + when, **more)
 
 
 def _cannot_load(*_: Any) -> None:
@@ -304,11 +298,7 @@ def environment_can_be_copied(session: SubjectSession) -> CheckFinding:
     """
     env = session.adapter.environment(session.make())
     driving.require_this_process(env)
-    driving.reset(env)
-    chosen = driving.actions(env, BEFORE + AFTER)
-    for each in chosen[:BEFORE]:
-        driving.step(env, each)
-    wrong = _wrong_copy(env, chosen[BEFORE:])
+    wrong = _wrong_copy(env, driving.started(env, BEFORE, AFTER))
     if not wrong:
         return passing()
     inside = reversed([*driving.layers(env), *driving.layers_of_one(env)])

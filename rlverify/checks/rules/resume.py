@@ -126,9 +126,7 @@ def _resumed_exactly(session: SubjectSession) -> CheckFinding:
             return passing()
         half = Trained(expected.state, expected.result, expected.trace[len(expected.trace) - len(found.trace) :])
         reason = _reason(session, folder, expected)
-    text = apart(half, found)
-    where = f"{text['where']} after the load"
-    return failing(text["seen"], where=where, why=reason.text, causes=reason.causes, owners=reason.owners)
+    return apart(half, found, " after the load", why=reason.text, causes=reason.causes, owners=reason.owners)
 
 
 def _reason(session: SubjectSession, folder: Path, expected: Trained) -> Reason:
