@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -16,7 +16,6 @@ from rlverify.checks.adapters import driving
 from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
-from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import failing, in_a_process, passing, rule
 from rlverify.checks.engine.session import SubjectSession
 from rlverify.checks.state.trained import named_parameters
@@ -29,15 +28,10 @@ TOLERANCE: Final = 1e-5
 """Of a sum in single precision, as a part of the largest value in it."""
 
 
-class _NanGradient(faults.Wrapped):
+def _with_nan(inner: Any, model: Any, _steps: int) -> None:
     """One element of the gradient is NaN at every update."""
-
-    def learn(self, model: Any, steps: int) -> Sequence[Any]:
-        hooks = [each.register_step_pre_hook(_spoil) for each in self.inner.optimizers(model)]
-        trace = self.inner.learn(model, steps)
-        for hook in hooks:
-            hook.remove()
-        return trace
+    for optimizer in inner.optimizers(model):
+        optimizer.register_step_pre_hook(_spoil)
 
 
 def _spoil(optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -50,7 +44,7 @@ def _spoil(optimizer: Any, _args: Any, _kwargs: Any) -> None:
     "numerics",
     "high",
     rests_on=["deterministic"],
-    faults=[GenericFault("divide by zero in every update", _NanGradient)],
+    faults=[faults.before("learn", "divide by zero in every update", _with_nan)],
 )
 @in_a_process
 def one_sample_minibatch(session: SubjectSession) -> CheckFinding:
@@ -189,15 +183,13 @@ def _end_often(env: Any, is_often: list[bool]) -> None:
         driving.after_each_step(env, ended)
 
 
-class _GoesOnAfterAnError(faults.Wrapped):
-    """Catches what learn() raises, and has NaN in a parameter in its place."""
-
-    def learn(self, model: Any, steps: int) -> Sequence[Any]:
-        found = attempt(lambda: self.inner.learn(model, steps))
-        if not isinstance(found, Crash):
-            return found
-        _set_to_nan(self.inner, model)
-        return ()
+def _go_on_after_an_error(inner: Any, model: Any, steps: int) -> Any:
+    """Catch what learn() raises, and have NaN in a parameter in its place."""
+    found = attempt(lambda: inner.learn(model, steps))
+    if not isinstance(found, Crash):
+        return found
+    _set_to_nan(inner, model)
+    return ()
 
 
 def _set_to_nan(adapter: Any, model: Any) -> None:
@@ -210,7 +202,7 @@ def _set_to_nan(adapter: Any, model: Any) -> None:
     "medium",
     rests_on=["deterministic"],
     faults=[
-        GenericFault("catch the error and go on with NaN in the parameters", _GoesOnAfterAnError),
+        faults.instead("learn", "catch the error and go on with NaN in the parameters", _go_on_after_an_error),
         faults.after("learn", "write NaN into the parameters", lambda inner, _, model, _n: _set_to_nan(inner, model)),
     ],
 )

@@ -9,7 +9,6 @@ import numpy as np
 from rlverify.checks.adapters import driving
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
-from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import failing, in_a_process, inconclusive, passing, rule
 from rlverify.checks.engine.search import listed
 from rlverify.checks.engine.session import SubjectSession
@@ -29,11 +28,11 @@ MODAL: Final = {"_DropoutNd", "_BatchNorm"}
 """Modules that give other outputs in training than in evaluation."""
 
 
-class _NeverForgets(faults.Wrapped):
-    def recurrent_outputs(self, model: Any, observations: Any, episode_starts: Any) -> Any:
-        return self.inner.recurrent_outputs(model, observations, np.zeros_like(episode_starts))
-
-
+NEVER_FORGETS: Final = faults.instead(
+    "recurrent_outputs",
+    "do not reset the state at the start of an episode",
+    lambda inner, model, seen, starts: inner.recurrent_outputs(model, seen, np.zeros_like(starts)),
+)
 MIXED: Final = faults.after(
     "recurrent_outputs",
     "add a part of the mean over environments to the outputs",
@@ -41,16 +40,12 @@ MIXED: Final = faults.after(
 )
 
 
-class _ChangesBeforeEvaluating(faults.Wrapped):
-    def log_probs(self, model: Any) -> tuple[Any, Any]:
-        for parameter in named_parameters(list(self.inner.modules(model))).values():
-            parameter.data.add_(0.05).mul_(1.05)
-        return self.inner.log_probs(model)
+def _move(inner: Any, model: Any) -> None:
+    for parameter in named_parameters(list(inner.modules(model))).values():
+        parameter.data.add_(0.05).mul_(1.05)
 
 
-@rule(
-    "recurrence", "critical", faults=[GenericFault("do not reset the state at the start of an episode", _NeverForgets)]
-)
+@rule("recurrence", "critical", faults=[NEVER_FORGETS])
 @in_a_process
 def episode_start_forgets(session: SubjectSession) -> CheckFinding:
     """The outputs after the start of an episode do not depend on what came before it.
@@ -113,7 +108,7 @@ def _equal(one: Any, other: Any, name: str) -> CheckFinding:
 @rule(
     "recurrence",
     "high",
-    faults=[GenericFault("change the parameters between rollout and evaluation", _ChangesBeforeEvaluating)],
+    faults=[faults.before("log_probs", "change the parameters between rollout and evaluation", _move)],
 )
 @in_a_process
 def ratio_is_one_on_a_fresh_rollout(session: SubjectSession) -> CheckFinding:

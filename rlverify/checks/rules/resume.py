@@ -171,20 +171,19 @@ def _cycled(session: SubjectSession, before: Path, after: Path) -> dict[str, str
     return digests(model)
 
 
-class _LosesArgument(faults.Wrapped):
-    def load(self, folder: Path, fresh: Any) -> Any:
-        before = settings_of(fresh)
-        model = self.inner.load(folder, fresh)
-        name = next(name for name, value in before.items() if settings_of(model).get(name) == value)
-        put(model, name, "another")
-        return model
+def _lose_setting(inner: Any, folder: Path, fresh: Any) -> Any:
+    before = settings_of(fresh)
+    model = inner.load(folder, fresh)
+    after = settings_of(model)
+    put(model, next(name for name, value in before.items() if after.get(name) == value), "another")
+    return model
 
 
 @rule(
     "resume",
     "high",
     rests_on=["deterministic", "load_returns_a_model"],
-    faults=[GenericFault("change a setting in load()", _LosesArgument)],
+    faults=[faults.instead("load", "change a setting in load()", _lose_setting)],
 )
 def settings_survive(session: SubjectSession) -> CheckFinding:
     """A loaded model has the settings that it was made with.

@@ -12,7 +12,6 @@ from rlverify.checks.adapters import driving
 from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
-from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import failing, in_a_process, inconclusive, passing, rule
 from rlverify.checks.engine.session import SubjectSession, digest_of
 
@@ -21,18 +20,16 @@ EVERY: Final = 5
 End = Literal["truncated", "terminated", "neither"]
 
 
-class _TakesTruncationForTermination(faults.Wrapped):
-    def learn(self, model: Any, steps: int) -> Sequence[Any]:
-        for env in _single(self.inner.environment(model)):
-            driving.after_each_step(env, lambda seen, reward, end, cut, info: (seen, reward, end or cut, False, info))
-        return self.inner.learn(model, steps)
+def _terminate(inner: Any, model: Any, _steps: int) -> None:
+    for env in _single(inner.environment(model)):
+        driving.after_each_step(env, lambda seen, reward, end, cut, info: (seen, reward, end or cut, False, info))
 
 
 @rule(
     "numerics",
     "high",
     rests_on=["deterministic"],
-    faults=[GenericFault("take truncation for termination", _TakesTruncationForTermination)],
+    faults=[faults.before("learn", "take truncation for termination", _terminate)],
 )
 def truncation_is_not_termination(session: SubjectSession) -> CheckFinding:
     """Episodes that are cut off train otherwise than episodes that end.
