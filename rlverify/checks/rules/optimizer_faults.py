@@ -31,6 +31,17 @@ def pulled(parameter: torch.Tensor, step: int) -> torch.Tensor:
     return (parameter.detach() - 0.5) + noise * ((step * 7) % 5 - 2) / 4
 
 
+def pulled_with(value: float, part: slice = slice(1)) -> Gradient:
+    """The same gradient, a part of which has a value; by default its first element."""
+
+    def gradient(parameter: torch.Tensor, step: int) -> torch.Tensor:
+        found = pulled(parameter, step)
+        found.view(-1)[part] = value
+        return found
+
+    return gradient
+
+
 @dataclass
 class OptimizerRun:
     """Parameters and their optimizer, in the middle of a problem."""
@@ -83,6 +94,12 @@ class OptimizerSubject:
             parameters.append(torch.nn.Parameter(drawn.to(dtype)))
         return OptimizerRun(parameters, training(self.factory(parameters)))
 
+    def started(self, count: int) -> OptimizerRun:
+        """New parameters and a new optimizer, after some steps."""
+        running = self.start()
+        self.steps(running, count)
+        return running
+
     def steps(self, running: OptimizerRun, count: int, gradient: Gradient = pulled) -> None:
         """Make steps with gradients of a function of parameter and step."""
         for _ in range(count):
@@ -96,8 +113,7 @@ class OptimizerSubject:
             total = torch.zeros(())
             for parameter in running.parameters:
                 given = gradient(parameter, running.count)
-                given_or_sparse = given.to_sparse() if given is not None and self.sparse else given
-                parameter.grad = given_or_sparse
+                parameter.grad = given.to_sparse() if given is not None and self.sparse else given
                 total = total + (0 if given is None else (given.detach().float() ** 2).sum())
             return total
 
@@ -117,19 +133,15 @@ class OptimizerSubject:
 
     def evaluated(self, running: OptimizerRun) -> None:
         """Switch to evaluation and back, as an evaluation in the middle of training does."""
-        if not has_modes(running.optimizer):
+        evaluate = getattr(running.optimizer, "eval", None)
+        if not callable(evaluate) or not callable(getattr(running.optimizer, "train", None)):
             raise NotSupportedError("the optimizer has no train() and eval()")
-        running.optimizer.eval()  # type: ignore[attr-defined]
+        evaluate()
         training(running.optimizer)
 
     def copied(self, running: OptimizerRun) -> OptimizerRun:
         """A deep copy of parameters and optimizer."""
         return copy.deepcopy(running)
-
-
-def has_modes(optimizer: object) -> bool:
-    """Whether an optimizer has a mode for training and one for evaluation, as those of schedulefree have."""
-    return callable(getattr(optimizer, "train", None)) and callable(getattr(optimizer, "eval", None))
 
 
 def training(optimizer: Any) -> Any:

@@ -14,7 +14,7 @@ from rlverify.checks.engine.check_records import CheckFinding, CheckRecord
 from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.kinds import CheckOptions, Kind
 from rlverify.checks.engine.rule import failing, passing
-from rlverify.checks.rules.optimizer_faults import pulled
+from rlverify.checks.rules.optimizer_faults import pulled, pulled_with
 from rlverify.checks.state.tree import walk
 from rlverify.records.attempts import Crash, attempt
 
@@ -198,14 +198,8 @@ def nan_gradients_do_not_spread(subject: TransformSubject) -> CheckFinding:
 
     A global norm of NaN makes every gradient NaN, and one bad head destroys the whole model.
     """
-
-    def spoilt(parameter: Any, step: int) -> Any:
-        gradient = pulled(parameter, step)
-        if parameter is parameters[0]:
-            gradient.view(-1)[0] = math.nan
-        return gradient
-
     parameters, transform = subject.start()
+    spoilt: Gradient = lambda each, step: (pulled_with(math.nan) if each is parameters[0] else pulled)(each, step)  # noqa: E731
     ended = attempt(lambda: subject.steps(parameters, transform, 1, spoilt))
     if isinstance(ended, Crash):
         return replace(passing(), seen=f"reported: {ended.line}")
@@ -213,11 +207,12 @@ def nan_gradients_do_not_spread(subject: TransformSubject) -> CheckFinding:
     return _finite_after(subject, parameters, transform)
 
 
-def _forgetful(subject: TransformSubject) -> TransformSubject:
-    return replace(subject, load=lambda _transform, _state: None)
+FORGETS: Final = GenericFault(
+    "forget the state in load_state_dict()", lambda subject: replace(subject, load=lambda _transform, _state: None)
+)
 
 
-@TRANSFORMS.rule("high", faults=[GenericFault("forget the state in load_state_dict()", _forgetful)])
+@TRANSFORMS.rule("high", faults=[FORGETS])
 def transform_state_continues(subject: TransformSubject) -> CheckFinding:
     """A saved and loaded state continues exactly.
 
