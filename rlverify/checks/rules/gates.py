@@ -20,7 +20,7 @@ from rlverify.checks.engine.search import listed
 from rlverify.checks.engine.session import SubjectSession, Trained, first_difference
 from rlverify.checks.state.owners import owner_of_class
 from rlverify.checks.state.random_state import global_state, set_global_state
-from rlverify.checks.state.trained import optimizer_names
+from rlverify.checks.state.trained import before_each_step, groups_of, named_optimizers
 from rlverify.checks.state.tree import digests, unequal, walk
 from rlverify.records.attempts import Crash, attempt, places_of
 
@@ -169,17 +169,14 @@ def _rates_noted(session: SubjectSession, model: Any) -> list[Rates]:
     def note(*_: Any) -> None:
         public = {name: each for name, each in getattr(model, "__dict__", {}).items() if not name.startswith("_")}
         numbers = {name: each for name, each in public.items() if isinstance(each, float | np.floating)}
-        for name, optimizer in zip(names, optimizers, strict=True):
-            for place, group in enumerate(optimizer.param_groups):
-                numbers[f"{name}.param_groups[{place}]{LEARNING_RATE}"] = float(group.get("lr", 0.0))
+        for place, group in groups_of(optimizers).items():
+            numbers[place + LEARNING_RATE] = float(group.get("lr", 0.0))
         noted.append({name: f"{each:.6g}" for name, each in numbers.items()})
 
-    optimizers = session.adapter.optimizers(model)
-    names = optimizer_names(model, optimizers)
+    optimizers = named_optimizers(model, session.adapter.optimizers(model))
     with suppress(NotSupportedError):
         driving.after_each_step(session.adapter.environment(model), note)
-    for optimizer in optimizers:
-        optimizer.register_step_pre_hook(note)
+    before_each_step(optimizers, note)
     return noted
 
 

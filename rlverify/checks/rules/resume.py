@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
@@ -36,8 +36,6 @@ from rlverify.checks.state.tree import (
     walk,
 )
 from rlverify.records.attempts import Crash, attempt
-
-Result = TypeVar("Result")
 
 SHOWN: Final = 8
 TIMES: Final = 3
