@@ -52,13 +52,8 @@ def import_targets(
         replace(each, subject=replace(each.subject, name=name))
         for each, name in zip(found, _unique(found), strict=True)
     ]
-    given: dict[str, Any] = {} if limit is None else {"limit": limit}
-    if tier is not None:
-        given["tier"] = TIERS[tier]
-    if strict:
-        given["strict"] = True
-    if as_is:
-        given["as_is"] = True
+    every = {"limit": limit, "tier": tier and TIERS[tier], "strict": strict or None, "as_is": as_is or None}
+    given: dict[str, Any] = {name: value for name, value in every.items() if value is not None}
     return [replace(each, subject=replace(each.subject, **given)) for each in renamed]
 
 

@@ -52,12 +52,7 @@ def episode_start_forgets(session: SubjectSession) -> CheckFinding:
 
     A state that survives the end of an episode lets the policy see what it cannot see when it is evaluated.
     """
-    model = session.make()
-    first, second = (_observations(session, model, seed) for seed in (0, 1))
-    second = _changed(first, second, lambda own, other: own.__setitem__(slice(START), other[:START]))
-    starts = np.zeros((STEPS, ENVS), dtype=bool)
-    starts[0] = starts[START] = True
-    one, other = (session.adapter.recurrent_outputs(model, each, starts) for each in (first, second))
+    one, other = _outputs(session, np.s_[:START], [0, START])
     if np.array_equal(one[:START], other[:START]):
         return inconclusive("the outputs do not depend on the observations")
     return _equal(one[START:], other[START:], "step")
@@ -70,28 +65,28 @@ def environments_do_not_leak(session: SubjectSession) -> CheckFinding:
 
     A state that is reshaped or indexed in the wrong order mixes environments without an error: shapes still fit.
     """
-    model = session.make()
-    first, second = (_observations(session, model, seed) for seed in (0, 1))
-    second = _changed(first, second, lambda own, other: own.__setitem__((slice(None), 0), other[:, 0]))
-    starts = np.zeros((STEPS, ENVS), dtype=bool)
-    starts[0] = True
-    one, other = (session.adapter.recurrent_outputs(model, each, starts) for each in (first, second))
+    one, other = _outputs(session, np.s_[:, 0], [0])
     if np.array_equal(one[:, 0], other[:, 0]):
         return inconclusive("the outputs do not depend on the observations")
     return _equal(np.swapaxes(one[:, 1:], 0, 1), np.swapaxes(other[:, 1:], 0, 1), "environment")
 
 
-def _observations(session: SubjectSession, model: Any, seed: int) -> Any:
+def _outputs(session: SubjectSession, part: Any, beginnings: list[int]) -> list[Any]:
+    """The outputs for some observations, and for others that differ from them in a part, by step and environment."""
+    model = session.make()
     space = driving.observation_space(session.adapter.environment(model))
-    return driving.observations(space, STEPS, ENVS, seed)
+    first, other = (driving.observations(space, STEPS, ENVS, seed) for seed in (0, 1))
+    starts = np.zeros((STEPS, ENVS), dtype=bool)
+    starts[beginnings] = True
+    return [session.adapter.recurrent_outputs(model, each, starts) for each in (first, _changed(first, other, part))]
 
 
-def _changed(own: Any, other: Any, change: Any) -> Any:
+def _changed(own: Any, other: Any, part: Any) -> Any:
     """A copy of observations in which a part is that of others."""
     if isinstance(own, dict):
-        return {key: _changed(own[key], other[key], change) for key in own}
+        return {key: _changed(own[key], other[key], part) for key in own}
     found = own.copy()
-    change(found, other)
+    found[part] = other[part]
     return found
 
 
