@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from rlverify.checks.adapters.adapter import Adapter
+from rlverify.checks.state.leaves import is_tensor
 from rlverify.checks.state.trained import named_parameters
-from rlverify.checks.state.tree import find, is_tensor, leaves_below, put
+from rlverify.checks.state.tree import find, leaves_below, put
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,8 @@ def after(method: str, text: str, change: Callable[..., Any]) -> GenericFault:
     return instead(method, text, changed)
 
 
-def that_trains(adapter: Adapter) -> Adapter:
+def that_trains(adapter: Adapter, kept: Sequence[str] = ("learn", "modules", "optimizers")) -> Adapter:
     """An adapter without the faults around it that change neither training nor what counts as trained."""
-    kept = ("learn", "modules", "optimizers")
     while isinstance(adapter, Wrapped) and all(getattr(type(adapter), each) is getattr(Wrapped, each) for each in kept):
         adapter = adapter.inner
     return adapter
@@ -86,9 +86,7 @@ def that_trains(adapter: Adapter) -> Adapter:
 
 def trains_alike(adapter: Adapter, other: Adapter) -> bool:
     """Whether both train with the same method `learn` of the same adapter."""
-    while isinstance(adapter, Wrapped) and type(adapter).learn is Wrapped.learn:
-        adapter = adapter.inner
-    return adapter is other
+    return that_trains(adapter, ["learn"]) is other
 
 
 def forget(path: str) -> GenericFault:

@@ -13,9 +13,10 @@ from typing import Any, Final, Literal, TypeVar
 from rlverify.checks.adapters.adapter import Adapter, NotSupportedError
 from rlverify.checks.engine.faults import trains_alike
 from rlverify.checks.engine.isolation import Failed, in_process
+from rlverify.checks.state.leaves import Leaf
 from rlverify.checks.state.random_state import global_state, seed_globals, set_global_state
 from rlverify.checks.state.trained import named_optimizers, named_parameters
-from rlverify.checks.state.tree import Leaf, digests, walk
+from rlverify.checks.state.tree import digests, walk
 
 TierName = Literal["smoke", "default", "full"]
 

@@ -14,8 +14,9 @@ from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.kinds import CheckOptions, Kind
 from rlverify.checks.engine.rule import compared, failing, passing
 from rlverify.checks.engine.session import OTHER_SEED, first_difference
+from rlverify.checks.state.leaves import is_tensor
 from rlverify.checks.state.random_state import seed_globals
-from rlverify.checks.state.tree import children, digests, is_tensor
+from rlverify.checks.state.tree import children, digests
 
 BEFORE: Final = 7
 AFTER: Final = 31

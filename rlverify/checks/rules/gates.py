@@ -138,7 +138,12 @@ def pieces_equal_whole(session: SubjectSession) -> CheckFinding:
         return noted
 
     moments = list(enumerate(zip(rates, session.run(in_pieces) if changing else [], strict=False), start=1))
-    wrong = [(number, name) for number, pair in moments for name in sorted(changing) if _differs(name, *pair)]
+    wrong = [
+        (number, name)
+        for number, (one, other) in moments
+        for name in sorted(changing)
+        if one.get(name) != other.get(name)
+    ]
     if not wrong:
         return passing() if is_equal else apart(expected, found, causes=["parameters"])
     first, name = wrong[0]
@@ -153,10 +158,6 @@ def pieces_equal_whole(session: SubjectSession) -> CheckFinding:
 
 
 LEARNING_RATE: Final = "['lr']"
-
-
-def _differs(name: str, one: Rates, other: Rates) -> bool:
-    return one.get(name) != other.get(name)
 
 
 Rates = dict[str, str]
@@ -249,39 +250,32 @@ AFTER: Final = 40
 """Steps after it, with a reset in the middle."""
 
 
-class _CopyOf(faults.Wrapped):
-    """Copies an environment in its own way."""
+def _copies_as(copied: Callable[[Any, Any], Any]) -> Callable[..., None]:
+    """What gives an environment another copy: what a function of the environment and its copy returns."""
 
-    def environment(self, model: Any) -> Any:
-        env = self.inner.environment(model)
+    def planted(_inner: Any, env: Any, _model: Any) -> None:
         kind = type(env)
-        env.__class__ = type(kind.__name__, (kind,), {"__deepcopy__": lambda own, memo: self.copied(own, kind, memo)})
-        return env
 
-    def copied(self, env: Any, kind: type, memo: dict[int, Any]) -> Any:
-        env.__class__ = kind
-        return copy.deepcopy(env, memo)
+        def deepcopy(own: Any, memo: dict[int, Any]) -> Any:
+            own.__class__ = kind
+            return copied(own, copy.deepcopy(own, memo))
 
+        env.__class__ = type(kind.__name__, (kind,), {"__deepcopy__": deepcopy})
 
-class _CopyIsReset(_CopyOf):
-    def copied(self, env: Any, kind: type, memo: dict[int, Any]) -> Any:
-        found = super().copied(env, kind, memo)
-        driving.reset(found)
-        return found
+    return planted
 
 
-class _CopyIsTheSame(_CopyOf):
-    def copied(self, env: Any, kind: type, memo: dict[int, Any]) -> Any:
-        super().copied(env, kind, memo)
-        return env
+def _reset_copy(_env: Any, copied: Any) -> Any:
+    driving.reset(copied)
+    return copied
 
 
 @rule(
     "gates",
     "medium",
     faults=[
-        GenericFault("reset the copy of the environment", _CopyIsReset),
-        GenericFault("return the environment itself as its copy", _CopyIsTheSame),
+        faults.after("environment", "reset the copy of the environment", _copies_as(_reset_copy)),
+        faults.after("environment", "return the environment itself as its copy", _copies_as(lambda env, _copied: env)),
     ],
     blamed="owner",
 )

@@ -11,7 +11,8 @@ from typing import Any, Final
 from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.rule import failing, passing
 from rlverify.checks.engine.session import SubjectSession
-from rlverify.checks.state.tree import Difference, differences, find, is_tensor, put
+from rlverify.checks.state.leaves import is_tensor
+from rlverify.checks.state.tree import Difference, differences, find, put
 from rlverify.records.attempts import Crash, attempt
 
 SIZES: Final = 2

@@ -230,12 +230,11 @@ def _break(env: Any) -> None:
     space = driving.observation_space(driving.innermost(env))
     if not np.issubdtype(getattr(space, "dtype", None) or np.int64, np.floating):
         raise NotSupportedError("the observations are no floating-point numbers")
-    count = 0
+    numbers = itertools.count(1)
 
     def broken(observation: Any, *others: Any) -> Any:
-        nonlocal count
-        count += 1
-        is_due = count >= FIRST and count % EVERY == 0
+        number = next(numbers)
+        is_due = number >= FIRST and number % EVERY == 0
         return (np.full_like(observation, np.nan), *others) if is_due else None
 
     driving.after_each_step(env, broken)

@@ -12,8 +12,9 @@ from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.rule import failing, in_a_process, inconclusive, passing, rule
 from rlverify.checks.engine.search import listed
 from rlverify.checks.engine.session import SubjectSession
+from rlverify.checks.state.leaves import is_tensor
 from rlverify.checks.state.trained import named_parameters
-from rlverify.checks.state.tree import find, is_tensor, put, walk
+from rlverify.checks.state.tree import find, put, walk
 from rlverify.records.attempts import attempt
 
 STEPS: Final = 6

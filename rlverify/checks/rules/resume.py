@@ -23,18 +23,9 @@ from rlverify.checks.engine.search import Reason, Search
 from rlverify.checks.engine.session import SEED, SubjectSession, Trained
 from rlverify.checks.rules.gates import apart, whole
 from rlverify.checks.rules.lost_numbers import nothing_is_lost
+from rlverify.checks.state.leaves import Leaf, is_tensor
 from rlverify.checks.state.random_state import global_state, seed_globals
-from rlverify.checks.state.tree import (
-    Leaf,
-    children,
-    digests,
-    find,
-    is_tensor,
-    leaf_of,
-    put,
-    unequal,
-    walk,
-)
+from rlverify.checks.state.tree import children, digests, find, leaf_of, put, unequal, walk
 from rlverify.records.attempts import Crash, attempt
 
 SHOWN: Final = 8

@@ -14,16 +14,10 @@ from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.rule import failing, passing, rule
 from rlverify.checks.engine.session import OTHER_SEED, SubjectSession, first_difference
+from rlverify.checks.state.leaves import Leaf
 from rlverify.checks.state.random_state import seed_globals
 from rlverify.checks.state.trained import before_each_step, flags, groups_of, named_optimizers, numbered_optimizers
-from rlverify.checks.state.tree import (
-    Leaf,
-    find,
-    names_of,
-    put,
-    unequal,
-    walk,
-)
+from rlverify.checks.state.tree import find, names_of, put, unequal, walk
 from rlverify.records.attempts import Crash, attempt
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final, Literal
@@ -62,12 +63,10 @@ def _single(env: Any) -> list[Any]:
 
 def _end_episodes(env: Any, end: End) -> None:
     """Let an environment end its episodes every few steps; it resets itself where nobody is told."""
-    count = 0
+    count = itertools.count(1)
 
     def ended(seen: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> Any:
-        nonlocal count
-        count += 1
-        if count % EVERY:
+        if next(count) % EVERY:
             return seen, reward, terminated, truncated, info
         seen = env.reset()[0] if end == "neither" else seen
         return seen, reward, end == "terminated", end == "truncated", info

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -108,11 +107,11 @@ def executed_canaries(session: SubjectSession, folder: Path) -> tuple[list[str],
     for file in files_in(folder):
         with session.folder() as room:
             canary = room / CANARY
-            for place, content in with_canary(file.name, file.read_bytes(), pickle.dumps(_Canary(canary))):
+            for place, _, put in embedded(file.name, file.read_bytes()):
                 planted += 1
                 changed = room / str(planted)
                 shutil.copytree(folder, changed)
-                (changed / file.relative_to(folder)).write_bytes(content)
+                (changed / file.relative_to(folder)).write_bytes(put(pickle.dumps(_Canary(canary))))
                 attempt(lambda changed=changed: session.run(lambda: _loaded(session, changed)))  # type: ignore[misc]
                 shutil.rmtree(changed, ignore_errors=True)
                 if canary.exists():
@@ -123,9 +122,3 @@ def executed_canaries(session: SubjectSession, folder: Path) -> tuple[list[str],
 
 def _loaded(session: SubjectSession, folder: Path) -> None:
     session.loaded(folder)
-
-
-def with_canary(place: str, content: bytes, canary: bytes) -> Iterator[tuple[str, bytes]]:
-    """For each pickle in a file, its place and the whole file with the canary instead of it."""
-    for inner, _, put in embedded(place, content):
-        yield inner, put(canary)

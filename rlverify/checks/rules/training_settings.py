@@ -61,10 +61,11 @@ def judged(session: SubjectSession, used: Callable[[float], dict[str, list[float
     found = used(DECLARED)
     if not found:
         return inconclusive("no optimizer of torch made a step")
-    wrong = wrong_rates(found, DECLARED)
+    others = {place: [rate for rate in rates if not _is_close(rate, DECLARED)] for place, rates in found.items()}
+    wrong = {place: rates[0] for place, rates in others.items() if rates}
     half = used(DECLARED / 2) if wrong else {}
-    most = math.inf if is_used(found, DECLARED) else DECLARED * (1 + TOLERANCE)
-    kept = {place for place in wrong if not follows(found[place], half.get(place, []), most)}
+    most = math.inf if others != found else DECLARED * (1 + TOLERANCE)
+    kept = {place for place in wrong if not _follows(found[place], half.get(place, []), most)}
     own = with_own_rate(session, kept, found.keys() - kept)
     for place, rate in wrong.items():
         if place in kept - own:
@@ -177,22 +178,8 @@ def rates_used(optimizers: Sequence[Any]) -> dict[str, list[float]]:
     return used
 
 
-def wrong_rates(used: dict[str, list[float]], expected: float) -> dict[str, float]:
-    """The groups that stepped with another learning rate, and the first such rate of each."""
-    wrong = {place: [rate for rate in rates if not _is_close(rate, expected)] for place, rates in used.items()}
-    return {place: rates[0] for place, rates in wrong.items() if rates}
-
-
-def is_used(used: dict[str, list[float]], expected: float) -> bool:
-    """Whether any step of any group has a learning rate."""
-    return any(_is_close(rate, expected) for rates in used.values() for rate in rates)
-
-
-def follows(rates: Sequence[float], half: Sequence[float], most: float = math.inf) -> bool:
-    """Whether each rate that was used for a value is twice the one that was used for half of it, and not all are 0.
-
-    :param most: a bound of the rates
-    """
+def _follows(rates: Sequence[float], half: Sequence[float], most: float) -> bool:
+    """Whether each rate for a value is at most a bound and twice the one for half of the value, and not all are 0."""
     pairs = zip(rates, half, strict=False)
     return (
         len(rates) == len(half) and any(rates) and all(each <= most and _is_close(2 * own, each) for each, own in pairs)

@@ -33,23 +33,6 @@ from rlverify.checks.state.parts import children as parts_of
 from rlverify.checks.state.parts import frame, is_optimizer, order_of, remove_part, set_order, setter
 from rlverify.records.attempts import Crash, attempt
 
-__all__ = [
-    "Difference",
-    "Leaf",
-    "children",
-    "differences",
-    "digests",
-    "find",
-    "generator_state",
-    "is_tensor",
-    "leaf_of",
-    "put",
-    "set_generator_state",
-    "unequal",
-    "walk",
-]
-
-
 Places = tuple[dict[int, str], dict[int, str]]
 """The paths of the parts of two objects, by identity."""
 
