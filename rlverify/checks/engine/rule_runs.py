@@ -119,16 +119,16 @@ class Look:
     shrunk: str = ""
 
 
-def look_at(made: Subject) -> Look | str:
+def look_at(made: Subject) -> Look | Failed:
     """Make the subject, in this process; or what is wrong with what its factory returned."""
     before = installed_modules()
     model = SubjectSession(made.factory, Adapter()).make()
     if isinstance(model, type):
-        return f"the factory returned the class {model.__name__}; call it"
+        return Failed(f"the factory returned the class {model.__name__}; call it")
     name = adapter_name(model)
     if model is None or (made.adapter is None and name == "plain" and not hasattr(model, "learn")):
         advice = "return the model" if model is None else "give an adapter"
-        return f"the factory returned {type(model).__name__}, which has no learn(); {advice}"
+        return Failed(f"the factory returned {type(model).__name__}, which has no learn(); {advice}")
     adapter = adapter_named(name, made.adapter)
     adapter.optimizers(model)
     is_smaller, shrunk = what_is_smaller(adapter, model)
@@ -155,7 +155,7 @@ class _Engine:
     def __call__(self, method: str, *arguments: Any) -> Any:
         return getattr(self, method)(*arguments)
 
-    def look(self) -> Look | str:
+    def look(self) -> Look | Failed:
         found = look_at(self.made)
         if isinstance(found, Look):
             self.runs.session = session_of(self.made, found)
@@ -190,7 +190,7 @@ def _session(made: Subject, runs: Runs) -> SubjectSession | CheckFinding:
         preload(found.modules)
     if server is not None:
         server.end()
-    return session_of(made, found) if isinstance(found, Look) else _error_of(found)
+    return session_of(made, found) if isinstance(found, Look) else _error(found)
 
 
 def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
@@ -215,7 +215,7 @@ def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
     else:
         record = _judged(rule, session, runs, base, is_again=is_again)
     if isinstance(record, Failed):
-        record = replace(base, finding=replace(_error_of(record), expected=rule.expected))
+        record = replace(base, finding=replace(_error(record), expected=rule.expected))
     runs.seconds += time.monotonic() - started
     return record
 
@@ -278,26 +278,22 @@ def run_rule(rule: Rule, session: SubjectSession) -> CheckFinding:
         return found
     if isinstance(found.error, NotSupportedError):
         return CheckFinding(Status.NOT_APPLICABLE, seen=str(found.error))
-    return _error(_reason(found), found.error.trace if isinstance(found.error, SubjectError) else "")
+    return _error(_failed(found))
 
 
-def _error_of(found: Failed | str) -> CheckFinding:
-    return _error(found) if isinstance(found, str) else _error(found.reason, found.trace)
+def _error(found: Failed) -> CheckFinding:
+    return CheckFinding(Status.ERROR, seen=found.reason, why=f"\n{found.trace}" if found.trace else "")
 
 
-def _error(reason: str, trace: str = "") -> CheckFinding:
-    return CheckFinding(Status.ERROR, seen=reason, why=f"\n{trace}" if trace else "")
-
-
-def _reason(crash: Crash) -> str:
-    return str(crash.error) if isinstance(crash.error, SubjectError) else crash.line
+def _failed(crash: Crash) -> Failed:
+    return crash.error.failed if isinstance(crash.error, SubjectError) else Failed(crash.line)
 
 
 def _proofs(rule: Rule, session: SubjectSession) -> tuple[tuple[Proof, ...], str, bool]:
     """What became of each fault that was planted; why nothing is proven, if so; whether that is for a broken fault."""
     planted = attempt(lambda: list(rule.faults(session)))
     if isinstance(planted, Crash):
-        return (), f"no fault could be planted: {_reason(planted)}", True
+        return (), f"no fault could be planted: {_failed(planted).reason}", True
     finds_reasons = session.tier.finds_reasons and rule.must_be_proven  # other proofs ask whether, and not why
     tier = replace(session.tier, finds_reasons=finds_reasons)
     every = [session] if session.small is None else [session.small, session]

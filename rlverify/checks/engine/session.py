@@ -60,14 +60,11 @@ OTHER_SEED: Final = 12_345
 
 
 class SubjectError(Exception):
-    """The subject crashed, hung or ended its process.
+    """The subject crashed, hung or ended its process."""
 
-    :param trace: the subject's calls that led to an error; empty where there is none
-    """
-
-    def __init__(self, reason: str, trace: str = "") -> None:
-        super().__init__(reason)
-        self.trace = trace
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.reason)
+        self.failed = failed
 
 
 @dataclass(frozen=True)
@@ -144,7 +141,7 @@ class SubjectSession:
         """
         found = in_process(lambda: _supported(action), self.limit if limit is None else limit)
         if isinstance(found, Failed):
-            raise SubjectError(found.reason, found.trace)
+            raise SubjectError(found)
         if isinstance(found, NotSupportedError):
             raise found
         return found

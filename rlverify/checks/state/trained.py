@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from rlverify.checks.state.leaves import function_name, is_tensor
 from rlverify.checks.state.parts import is_module, is_optimizer
-from rlverify.checks.state.tree import children, leaf_of
+from rlverify.checks.state.tree import reached
 
 
 def found_modules(model: Any) -> list[Any]:
@@ -21,13 +20,13 @@ def found_modules(model: Any) -> list[Any]:
 
 def found_optimizers(model: Any) -> list[Any]:
     """All optimizers of torch."""
-    return [each for _, each in _reached(model) if is_optimizer(each)]
+    return [each for _, each, leaf in reached(model) if leaf is None and is_optimizer(each)]
 
 
 def named_optimizers(model: Any, optimizers: Sequence[Any]) -> dict[str, Any]:
     """Optimizers by where they are in the model, such as ``policy.optimizer``; by number if they are not reached."""
     wanted = {id(each) for each in optimizers}
-    places = ((id(each), path or "the model") for path, each in _reached(model) if id(each) in wanted)
+    places = ((id(each), path or "the model") for path, each, _ in reached(model) if id(each) in wanted)
     found = dict(islice(places, len(wanted)))
     return {found.get(id(each), number): each for number, each in numbered_optimizers(optimizers).items()}
 
@@ -58,25 +57,11 @@ def before_each_step(named: Mapping[str, Any], action: Callable[[str, Any], obje
 
 def reachable_tensors(root: Any) -> set[int]:
     """The identities of all tensors that can be reached without going through an optimizer."""
-    return {id(each) for _, each in _reached(root, is_optimizer) if is_tensor(each)}
+    return {id(each) for _, each, leaf in reached(root, is_optimizer) if leaf and leaf.mutable and is_tensor(each)}
 
 
 def _outer_modules(model: Any) -> list[tuple[str, Any]]:
-    return [(path, each) for path, each in _reached(model, is_module) if is_module(each)]
-
-
-def _reached(root: Any, is_closed: Callable[[Any], bool] = lambda _node: False) -> Iterator[tuple[str, Any]]:
-    """All objects that can be reached, each once by its shortest path; without the parts of those that are closed."""
-    seen: dict[int, Any] = {}
-    waiting = deque([("", root)])
-    while waiting:
-        path, node = waiting.popleft()
-        if id(node) in seen:
-            continue
-        seen[id(node)] = node  # kept alive, so that no other object gets its identity
-        yield path.lstrip("."), node
-        if not is_closed(node) and leaf_of(node) is None:
-            waiting.extend((path + key, each) for key, each in children(node).items())
+    return [(path, each) for path, each, leaf in reached(model, is_module) if leaf is None and is_module(each)]
 
 
 def named_parameters(modules: Sequence[Any], model: Any = None) -> dict[str, Any]:

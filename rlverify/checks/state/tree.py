@@ -55,25 +55,36 @@ def walk(root: Any) -> dict[str, Leaf]:
 
     An object that can be reached by several paths counts once.
     """
-    found: dict[str, Leaf] = {}
-    seen: dict[int, Any] = {}
-    places: dict[int, str] = {}
-    waiting = deque([("", root)])
-    while waiting:
-        path, node = waiting.popleft()
-        leaf = leaf_of(node)
-        if leaf is not None and not leaf.mutable:
-            found[path] = leaf
-        elif id(node) not in seen:
-            seen[id(node)], places[id(node)] = node, path  # kept alive, so that no other object gets its identity
-            if leaf is not None:
-                found[path] = leaf
-            else:
-                waiting.extend((_joined(path, key), child) for key, child in children(node).items())
-    for optimizer in filter(is_optimizer, seen.values()):
+    everything = list(reached(root))
+    found = {path: leaf for path, _, leaf in everything if leaf is not None}
+    places = {id(node): path for path, node, leaf in everything if leaf is None or leaf.mutable}
+    for optimizer in (node for _, node, leaf in everything if leaf is None and is_optimizer(node)):
         order = order_of(optimizer, places).items()
         found |= {_joined(places[id(optimizer)], key): Leaf(f"order:{names}", shortened(names)) for key, names in order}
     return found
+
+
+def reached(
+    root: Any, is_closed: Callable[[Any], bool] = lambda _node: False
+) -> Iterator[tuple[str, Any, Leaf | None]]:
+    """Everything that can be reached from an object: its shortest path, itself, and the leaf that it is, if it is one.
+
+    A value that cannot change comes at each of its paths.
+
+    :param is_closed: whether the parts of an object are left out
+    """
+    seen: dict[int, Any] = {}
+    waiting = deque([("", root)])
+    while waiting:
+        path, node = waiting.popleft()
+        if id(node) in seen:
+            continue
+        leaf = leaf_of(node)
+        if leaf is None or leaf.mutable:
+            seen[id(node)] = node  # kept alive, so that no other object gets its identity
+        yield path, node, leaf
+        if leaf is None and not is_closed(node):
+            waiting.extend((_joined(path, key), child) for key, child in children(node).items())
 
 
 def differences(first: Any, second: Any) -> list[Difference]:
