@@ -6,6 +6,7 @@ import copy
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +49,19 @@ for _name in [each for each in vars(Adapter) if not each.startswith("_")]:
 
 
 def instead(method: str, text: str, action: Callable[..., Any], path: str = "") -> GenericFault:
-    """Call ``action(adapter, *arguments)`` instead of a method."""
+    """Call ``action(adapter, *arguments)`` instead of a method of an adapter, or of a subject that has none."""
 
     def changed(self: Wrapped, *arguments: Any, **named: Any) -> Any:
         return action(self.inner, *arguments, **named)
 
-    return GenericFault(text, type("Changed", (Wrapped,), {method: changed}), path)
+    def plant(subject: Any) -> Any:
+        if isinstance(subject, Adapter):
+            return type("Changed", (Wrapped,), {method: changed})(subject)
+        other = copy.copy(subject)
+        vars(other)[method] = partial(action, subject)
+        return other
+
+    return GenericFault(text, plant, path)
 
 
 def before(method: str, text: str, change: Callable[..., object]) -> GenericFault:

@@ -8,13 +8,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Unpack
 
 from rlverify.checks.adapters.adapter import NotSupportedError
+from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding, CheckRecord
-from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.kinds import CheckOptions, Kind
 from rlverify.checks.engine.rule import compared, failing, passing
 from rlverify.checks.engine.search import listed
@@ -102,43 +102,25 @@ def files_in(folder: Path) -> list[Path]:
     return found
 
 
-def _also_changes(subject: CheckpointSubject) -> CheckpointSubject:
-    def save(made: Any, path: Path) -> None:
-        subject.save(made, path)
-        subject.change(made)
-
-    return replace(subject, save=save)
+def _load_or_make(subject: CheckpointSubject, path: Path, fresh: Any) -> Any:
+    found = attempt(lambda: subject.load(path, fresh))
+    return subject.make() if isinstance(found, Crash) else found
 
 
-def _lenient(subject: CheckpointSubject) -> CheckpointSubject:
-    def load(path: Path, fresh: Any) -> Any:
-        found = attempt(lambda: subject.load(path, fresh))
-        return subject.make() if isinstance(found, Crash) else found
-
-    return replace(subject, load=load)
+def _delete(_subject: CheckpointSubject, _made: Any, path: Path) -> None:
+    for old in path.parent.glob(f"{path.name}*"):
+        if old.is_file():
+            old.unlink()
 
 
-def _deletes_first(subject: CheckpointSubject) -> CheckpointSubject:
-    def save(made: Any, path: Path) -> None:
-        for old in path.parent.glob(f"{path.name}*"):
-            if old.is_file():
-                old.unlink()
-        subject.save(made, path)
-
-    return replace(subject, save=save)
-
-
-def _calls(subject: CheckpointSubject) -> CheckpointSubject:
-    def save(made: Any, path: Path) -> None:
-        subject.save(made, path)
-        (path.parent / "rlverify.pkl").write_bytes(b"cbuiltins\nprint\n(tR.")
-
-    return replace(subject, save=save)
-
-
-LENIENT: Final = GenericFault("return a fresh object for files that cannot be read", _lenient)
-FORGETS: Final = GenericFault(
-    "return the fresh object in load()", lambda subject: replace(subject, load=lambda _path, fresh: fresh)
+FORGETS: Final = faults.instead("load", "return the fresh object in load()", lambda _subject, _path, fresh: fresh)
+CHANGES: Final = faults.after("save", "change the object", lambda subject, _none, made, _path: subject.change(made))
+LENIENT: Final = faults.instead("load", "return a fresh object for files that cannot be read", _load_or_make)
+DELETES: Final = faults.before("save", "delete the older file first", _delete)
+CALLS: Final = faults.after(
+    "save",
+    "save a pickle that calls a function",
+    lambda *given: (given[-1].parent / "rlverify.pkl").write_bytes(b"cbuiltins\nprint\n(tR."),
 )
 
 
@@ -155,7 +137,7 @@ def checkpoint_restores_everything(subject: CheckpointSubject) -> CheckFinding:
         return _compared(expected, subject.loaded(path), "differ after the load")
 
 
-@CHECKPOINTS.rule("high", faults=[GenericFault("change the object", _also_changes)])
+@CHECKPOINTS.rule("high", faults=[CHANGES])
 def saving_changes_nothing(subject: CheckpointSubject) -> CheckFinding:
     """Saving changes nothing.
 
@@ -208,7 +190,7 @@ def _refused(subject: CheckpointSubject, broken: Callable[[bytes], list[tuple[st
     return passing()
 
 
-@CHECKPOINTS.rule("high", faults=[GenericFault("delete the older file first", _deletes_first)])
+@CHECKPOINTS.rule("high", faults=[DELETES])
 def failed_save_keeps_the_old_file(subject: CheckpointSubject) -> CheckFinding:
     """A save that fails leaves the older file as it was.
 
@@ -245,7 +227,7 @@ def _files_of_at_most(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, old)
 
 
-@CHECKPOINTS.rule("high", faults=[GenericFault("save a pickle that calls a function", _calls)])
+@CHECKPOINTS.rule("high", faults=[CALLS])
 def checkpoint_runs_nothing_when_read(subject: CheckpointSubject) -> CheckFinding:
     """Reading the file imports nothing but what builds plain data and tensors.
 

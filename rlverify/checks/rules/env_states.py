@@ -10,7 +10,7 @@ import numpy as np
 
 from rlverify.checks.adapters import driving
 from rlverify.checks.engine.check_records import CheckFinding, CheckRecord
-from rlverify.checks.engine.faults import GenericFault
+from rlverify.checks.engine.faults import GenericFault, instead
 from rlverify.checks.engine.kinds import CheckOptions, Kind
 from rlverify.checks.engine.rule import compared, failing, passing
 from rlverify.checks.engine.session import OTHER_SEED, first_difference
@@ -96,7 +96,7 @@ def _keeping(subject: EnvStateSubject) -> EnvStateSubject:
     return replace(subject, get_state=lambda env: [subject.get_state(env), 0], set_state=set_state)
 
 
-IGNORES: Final = GenericFault("ignore set_state()", lambda subject: replace(subject, set_state=lambda *_: None))
+IGNORES: Final = instead("set_state", "ignore set_state()", lambda *_: None)
 ALIASES: Final = GenericFault("return the environment with the state", _aliasing)
 
 
