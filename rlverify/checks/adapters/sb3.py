@@ -122,7 +122,10 @@ class SB3Adapter(Adapter):
         Classes of yours in ``policy_kwargs`` are left out with their arguments.
         """
         kind, policy = _of_library(type(model)), _of_library(type(model.policy))
-        own = {name for name, value in model.policy_kwargs.items() if owner_of_class(_class_of(value)).is_yours}
+        classes = {
+            name: value if isinstance(value, type) else type(value) for name, value in model.policy_kwargs.items()
+        }
+        own = {name for name, each in classes.items() if owner_of_class(each).is_yours}
         dropped = own | {f"{name.removesuffix('_class')}_kwargs" for name in own}
         if kind is type(model) and policy is type(model.policy) and not own:
             return model
@@ -324,10 +327,6 @@ def _argument_names(kind: type) -> list[str]:
 def _of_library(kind: type) -> type:
     """The nearest class, upwards, of Stable-Baselines3 or sb3-contrib."""
     return next(each for each in kind.__mro__ if each.__module__.partition(".")[0] in LIBRARIES)
-
-
-def _class_of(value: Any) -> type:
-    return value if isinstance(value, type) else type(value)
 
 
 def _on_policy(model: BaseAlgorithm) -> OnPolicyAlgorithm:

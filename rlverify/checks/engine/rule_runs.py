@@ -171,12 +171,7 @@ class _Engine:
 
     def judge(self, rule: str, base: CheckRecord, is_again: bool) -> CheckRecord:
         assert isinstance(self.runs.session, SubjectSession)
-        return _judged(known_rules(self.made)[rule], self.runs.session, self.runs, base, is_again=is_again)
-
-
-def known_rules(made: Subject) -> dict[str, Rule]:
-    """All rules that can be run on a subject, by name."""
-    return {**RULES, **(made.rules or {})}
+        return _judged(self.made.known_rules[rule], self.runs.session, self.runs, base, is_again=is_again)
 
 
 def _session(made: Subject, runs: Runs) -> SubjectSession | CheckFinding:
@@ -185,7 +180,7 @@ def _session(made: Subject, runs: Runs) -> SubjectSession | CheckFinding:
     found = server.ask("look", seconds=made.limit) if server else in_process(lambda: look_at(made), made.limit)
     if isinstance(found, Look):
         if server is not None and server.ask("train", seconds=made.limit) is True:
-            runs.server, runs.served = server, known_rules(made)
+            runs.server, runs.served = server, made.known_rules
             return session_of(made, found)
         preload(found.modules)
     if server is not None:
@@ -235,7 +230,7 @@ def _judged(rule: Rule, session: SubjectSession, runs: Runs, base: CheckRecord, 
     proofs, unproven, broken = _proofs(rule, session)
     if unproven and rule.must_be_proven:
         status = Status.ERROR if broken else Status.FAIL
-        missed = unproven if broken or not proofs else f"{unproven}: {listed_faults(proofs)}"
+        missed = unproven if broken or not proofs else f"{unproven}: {', '.join(each.fault for each in proofs)}"
         return replace(base, finding=replace(finding, status=status, seen=f"it holds, but {missed}"), proofs=proofs)
     return replace(base, proofs=proofs, unproven=unproven)
 
@@ -249,11 +244,6 @@ def _of_the_library(rule: Rule, session: SubjectSession, runs: Runs, failed: Che
         return replace(failed, library=library)
     seen = f"{failed.finding.seen}; {library.text}, and no cause was looked for that would be yours alone"
     return replace(failed, finding=replace(failed.finding, status=Status.INCONCLUSIVE, seen=seen))
-
-
-def listed_faults(proofs: Iterable[Proof]) -> str:
-    """The texts of faults, one after the other."""
-    return ", ".join(each.fault for each in proofs)
 
 
 def _finding(rule: Rule, session: SubjectSession, findings: dict[str, CheckFinding]) -> CheckFinding:

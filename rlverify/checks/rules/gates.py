@@ -56,12 +56,11 @@ def observing_changes_nothing(session: SubjectSession) -> CheckFinding:
 
     If looking at a model changes it, evaluations and checkpoints change the result of training.
     """
-    adapter = session.adapter
 
     def observed(folder: Path) -> Trained:
         model, trace = session.trained_with_trace()
         unsupported = []
-        for observe in (lambda: adapter.act(model), lambda: adapter.save(model, folder)):
+        for observe in _observations(session, model, folder).values():
             try:
                 observe()
             except NotSupportedError as error:
@@ -80,16 +79,17 @@ def observing_changes_nothing(session: SubjectSession) -> CheckFinding:
     return apart(expected, found, why=why)
 
 
+def _observations(session: SubjectSession, model: Any, folder: Path) -> dict[str, Callable[[], Any]]:
+    adapter = session.adapter
+    return {"act()": lambda: adapter.act(model), "save()": lambda: adapter.save(model, folder)}
+
+
 def _changes(session: SubjectSession) -> str:
     """What acting and saving change in a trained model, in words."""
     model, found = session.make(), []
     session.learn(model, session.steps)
     with session.folder() as folder:
-        observed: dict[str, Callable[[], Any]] = {
-            "act()": lambda: session.adapter.act(model),
-            "save()": lambda: session.adapter.save(model, folder),
-        }
-        for name, observe in observed.items():
+        for name, observe in _observations(session, model, folder).items():
             before, generators = walk(model), digests(global_state())
             with suppress(NotSupportedError):
                 observe()
@@ -119,25 +119,19 @@ def pieces_equal_whole(session: SubjectSession) -> CheckFinding:
     """
     pieces = session.steps, session.steps_after
 
-    def at_once() -> tuple[Trained, list[Rates]]:
+    def noted(*pieces: int) -> tuple[Trained, list[Rates]]:
         model = session.make()
-        noted = _rates_noted(session, model)
-        return session.trained(model, session.learn(model, sum(pieces))), noted
+        rates = _rates_noted(session, model)
+        trace = [each for steps in pieces for each in session.learn(model, steps)]
+        return session.trained(model, trace), rates
 
-    (expected, rates), found = session.run(at_once), whole(session)
+    (expected, rates), found = session.run(lambda: noted(sum(pieces))), whole(session)
     is_equal = found.result == expected.result
     changing = {name for own in rates for name, value in own.items() if value != rates[0].get(name)} - session.volatile
     if is_equal and not changing:
         return passing()
-
-    def in_pieces() -> list[Rates]:
-        model = session.make()
-        noted = _rates_noted(session, model)
-        for each in pieces:
-            session.learn(model, each)
-        return noted
-
-    moments = list(enumerate(zip(rates, session.run(in_pieces) if changing else [], strict=False), start=1))
+    in_pieces = session.run(lambda: noted(*pieces)[1]) if changing else []
+    moments = list(enumerate(zip(rates, in_pieces, strict=False), start=1))
     wrong = [
         (number, name)
         for number, (one, other) in moments
@@ -148,18 +142,15 @@ def pieces_equal_whole(session: SubjectSession) -> CheckFinding:
         return passing() if is_equal else apart(expected, found, causes=["parameters"])
     first, name = wrong[0]
     one, other = moments[first - 1][1]
-    causes = [each for number, each in wrong if number == first or each.endswith(LEARNING_RATE)]
+    causes = dict.fromkeys(each for number, each in wrong if number == first or each.endswith(LEARNING_RATE))
     text = f"{name} is {other.get(name)} in pieces, and {one.get(name)} at once"
     when = f"it shows at moment {first} of {len(rates)}"
-    own: dict[str, Any] = {"causes": list(dict.fromkeys(causes))}
     if is_equal:
-        return failing(text, where=name, why=when, **own)
-    return apart(expected, found, why=f"{text}; {when}", **own)
+        return failing(text, where=name, why=when, causes=list(causes))
+    return apart(expected, found, why=f"{text}; {when}", causes=list(causes))
 
 
 LEARNING_RATE: Final = "['lr']"
-
-
 Rates = dict[str, str]
 
 

@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -64,9 +63,7 @@ def one_sample_minibatch(session: SubjectSession) -> CheckFinding:
     text = ", ".join(f"{key}={value}" for key, value in settings.items())
     if broken:
         return failing(f"with {text}, {len(broken)} parameters are not finite", where=broken[0], causes=[text])
-    return (
-        replace(passing(), seen=f"with {text}, learn() raises {ended.line}") if isinstance(ended, Crash) else passing()
-    )
+    return passing(f"with {text}, learn() raises {ended.line}" if isinstance(ended, Crash) else "")
 
 
 def not_finite(session: SubjectSession, model: Any) -> list[str]:
@@ -217,10 +214,8 @@ def nan_observation_is_reported(session: SubjectSession) -> CheckFinding:
     _break(session.adapter.environment(model))
     ended = attempt(lambda: session.adapter.learn(model, steps))
     broken = not_finite(session, model)
-    if isinstance(ended, Crash):
-        return replace(passing(), seen=f"learn() raises {ended.line}")
-    if not broken:
-        return replace(passing(), seen="every parameter stays finite")
+    if isinstance(ended, Crash) or not broken:
+        return passing(f"learn() raises {ended.line}" if isinstance(ended, Crash) else "every parameter stays finite")
     return failing(f"learn() returns, and {len(broken)} parameters are not finite", where=broken[0], causes=["learn()"])
 
 

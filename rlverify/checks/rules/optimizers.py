@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final, Unpack
 
 import torch
@@ -175,7 +174,7 @@ def non_finite_gradients_do_not_stay(subject: OptimizerSubject) -> CheckFinding:
     outcomes = {value: _outcome(subject, value) for value in (math.nan, math.inf)}
     text = "; ".join(f"{value}: {reaction}" for value, (reaction, _) in outcomes.items())
     broken = [where for _, where in outcomes.values() if where]
-    return failing(text, where=broken[0]) if broken else replace(passing(), seen=text)
+    return failing(text, where=broken[0]) if broken else passing(seen=text)
 
 
 def _outcome(subject: OptimizerSubject, value: float) -> tuple[str, str]:
@@ -201,7 +200,7 @@ def huge_gradients_stay_finite(subject: OptimizerSubject) -> CheckFinding:
     running = subject.started(2)
     ended = attempt(lambda: subject.steps(running, 1, lambda each, step: pulled(each, step).sign() * HUGE))
     if isinstance(ended, Crash):
-        return replace(passing(), seen=f"reported: {ended.line}")
+        return passing(seen=f"reported: {ended.line}")
     broken = broken_leaves(running)
     if not broken:
         return passing()

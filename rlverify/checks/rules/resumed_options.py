@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -26,20 +26,16 @@ def _halve_rates(inner: Adapter, model: Any, *_: Any) -> None:
         group["lr"] *= 0.5
 
 
-def _halve_at_update(number: int) -> Callable[..., None]:
-    """What halves the learning rates of a model before an update."""
+def _halve_at_update(inner: Adapter, model: Any, *_: Any) -> None:
+    optimizers = numbered_optimizers(inner.optimizers(model))
+    waiting = set(optimizers)
 
-    def planted(inner: Adapter, model: Any, *_: Any) -> None:
-        for optimizer in inner.optimizers(model):
-            count = iter(range(1, number + 1))
+    def halve(name: str, own: Any) -> None:
+        if name in waiting:
+            waiting.remove(name)
+            own.param_groups[0]["lr"] *= 0.5
 
-            def halve(own: Any, _args: Any, _kwargs: Any, count: Any = count) -> None:
-                if next(count, 0) == number:
-                    own.param_groups[0]["lr"] *= 0.5
-
-            optimizer.register_step_pre_hook(halve)
-
-    return planted
+    before_each_step(optimizers, halve)
 
 
 @rule(
@@ -48,7 +44,7 @@ def _halve_at_update(number: int) -> Callable[..., None]:
     rests_on=["deterministic", "load_returns_a_model"],
     faults=[
         faults.after("load", "halve the learning rate in load()", _halve_rates),
-        faults.after("load", "set another learning rate at the first update after load()", _halve_at_update(1)),
+        faults.after("load", "set another learning rate at the first update after load()", _halve_at_update),
     ],
 )
 def learning_rates_continue(session: SubjectSession) -> CheckFinding:
