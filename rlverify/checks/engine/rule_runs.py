@@ -51,16 +51,10 @@ def check_algorithm(
 ) -> list[CheckRecord]:
     """Run the rules on one algorithm; nothing is raised for what the algorithm does.
 
+    The arguments that are not named here are those of `subject`.
+
     :param factory: makes a model, with its environment and seeds; or a model, which is copied and never changed
-    :param name: of the subject; by default that of the class or function
-    :param adapter: how to talk to the algorithm; Stable-Baselines3 and sb3-contrib need none
     :param checks: names of rules; by default all
-    :param expected_failures: reasons, or `KnownFailure`, by name of the rule; a rule that passes in spite of it is
-        reported
-    :param limit: seconds that each process of a check may take
-    :param tier: ``smoke``: no check starts after seven seconds, and nothing is proven; ``full``: more proofs
-    :param strict: whether failures count that the library's own class has as well
-    :param as_is: whether settings that only cost time, such as the length of a rollout, stay as they are
     :param on_check: called with the names of subject and rule before each rule
     :raises UnknownRuleError: if there is no rule of a name
     :raises ValueError: if there is no such tier

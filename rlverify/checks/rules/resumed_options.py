@@ -158,11 +158,12 @@ def modules_continue(session: SubjectSession) -> CheckFinding:
     def at_update(model: Any) -> dict[str, str]:
         noted: dict[str, str] = {}
 
+        modules = session.adapter.modules(model)
+
         def note(optimizer: str, _own: Any) -> None:
             if not any(each.startswith(f"{optimizer}: ") for each in noted):
                 noted.update({f"{optimizer}: {name}": text for name, text in flags(modules, model).items()})
 
-        modules = session.adapter.modules(model)
         before_each_step(numbered_optimizers(session.adapter.optimizers(model)), note)
         session.learn(model, session.steps_after)
         return noted
