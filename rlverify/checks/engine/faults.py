@@ -6,7 +6,7 @@ import copy
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -146,32 +146,35 @@ def _clear_states(inner: Adapter, model: Any, _steps: int) -> None:
         optimizer.state.clear()
 
 
-class _Sharing(Wrapped):
-    """Gives a model the tensors of another instead of copies."""
+def in_turn(text: str, *faults: GenericFault) -> GenericFault:
+    """Several faults as one."""
+    return GenericFault(text, lambda subject: reduce(lambda planted, each: each.plant(planted), faults, subject))
 
-    def get_parameters(self, model: Any) -> Any:
-        return model, self.inner.get_parameters(model)
 
-    def set_parameters(self, model: Any, parameters: Any) -> None:
+def _sharing(text: str, share: Callable[[Adapter, Any, Any], None]) -> GenericFault:
+    """Give a model tensors of the one whose parameters it gets."""
+
+    def set_parameters(inner: Adapter, model: Any, parameters: Any) -> None:
         source, own = parameters
-        self.inner.set_parameters(model, own)
-        theirs = named_parameters(list(self.inner.modules(source)))
-        for name, parameter in named_parameters(list(self.inner.modules(model))).items():
-            parameter.data = theirs[name].data
+        inner.set_parameters(model, own)
+        share(inner, model, source)
+
+    given = after("get_parameters", text, lambda _inner, found, model: (model, found))
+    return in_turn(text, given, instead("set_parameters", text, set_parameters))
 
 
-class _SharingMoments(_Sharing):
-    """Gives the optimizers of a model the tensors of state of another's."""
+def _share_parameters(inner: Adapter, model: Any, source: Any) -> None:
+    theirs = named_parameters(list(inner.modules(source)))
+    for name, parameter in named_parameters(list(inner.modules(model))).items():
+        parameter.data = theirs[name].data
 
-    def set_parameters(self, model: Any, parameters: Any) -> None:
-        source, own = parameters
-        self.inner.set_parameters(model, own)
-        pairs = zip(self.inner.optimizers(model), self.inner.optimizers(source), strict=True)
-        for mine, theirs in pairs:
-            for group, other in zip(mine.param_groups, theirs.param_groups, strict=True):
-                for parameter, twin in zip(group["params"], other["params"], strict=True):
-                    if twin in theirs.state:
-                        mine.state[parameter] = dict(theirs.state[twin])
+
+def _share_moments(inner: Adapter, model: Any, source: Any) -> None:
+    for mine, theirs in zip(inner.optimizers(model), inner.optimizers(source), strict=True):
+        for group, other in zip(mine.param_groups, theirs.param_groups, strict=True):
+            for parameter, twin in zip(group["params"], other["params"], strict=True):
+                if twin in theirs.state:
+                    mine.state[parameter] = dict(theirs.state[twin])
 
 
 def _leave_a_part(inner: Adapter, model: Any, steps: int) -> Sequence[Any]:
@@ -225,8 +228,8 @@ SAVING_LEARNS = after(
 )
 FORGETS_BETWEEN_PIECES = before("learn", "clear the optimizer's state at the start of learn()", _clear_states)
 DRIFTING = after("load", "change a parameter in load()", lambda inner, model, *_: _nudge(inner, model, 1e-3))
-SHARING = GenericFault("share tensors in set_parameters()", _Sharing)
-SHARING_MOMENTS = GenericFault("share the optimizer's state in set_parameters()", _SharingMoments)
+SHARING = _sharing("share tensors in set_parameters()", _share_parameters)
+SHARING_MOMENTS = _sharing("share the optimizer's state in set_parameters()", _share_moments)
 REPLACED_PARAMETER = after("learn", "replace a parameter after learn()", _replace_parameter)
 PART_OF_A_TARGET = instead("learn", "leave one tensor of a target network as it was", _leave_a_part)
 STARTS_AGAIN = before(

@@ -25,16 +25,8 @@ def _also_saving(text: str, content: bytes) -> GenericFault:
     return faults.after("save", text, lambda *given: (given[-1] / "rlverify.pkl").write_bytes(content))
 
 
-class _LoadsPickle(faults.Wrapped):
-    """Keeps a number in a pickle of its own, which imports nothing."""
-
-    def save(self, model: Any, folder: Path) -> None:
-        self.inner.save(model, folder)
-        (folder / "rlverify.pkl").write_bytes(pickle.dumps({"steps": 3}))
-
-    def load(self, folder: Path, fresh: Any) -> Any:
-        pickle.loads((folder / "rlverify.pkl").read_bytes())  # noqa: S301  # the fault
-        return self.inner.load(folder, fresh)
+def _load_pickle(_inner: Any, folder: Path, _fresh: Any) -> None:
+    pickle.loads((folder / "rlverify.pkl").read_bytes())  # noqa: S301  # the fault
 
 
 @rule("safety", "medium", faults=[_also_saving("save a pickle", pickle.dumps({"steps": range(3)}))])
@@ -60,7 +52,11 @@ def artefact_needs_no_unpickling(session: SubjectSession) -> CheckFinding:
     rests_on=["load_returns_a_model"],
     faults=[
         _also_saving("save a pickle that calls a function", b"cbuiltins\nprint\n(tR."),
-        GenericFault("load a pickle", _LoadsPickle),
+        faults.in_turn(
+            "load a pickle",
+            _also_saving("", pickle.dumps({"steps": 3})),  # which imports nothing
+            faults.before("load", "", _load_pickle),
+        ),
     ],
 )
 def artefact_runs_nothing_when_read(session: SubjectSession) -> CheckFinding:
