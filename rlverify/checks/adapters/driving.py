@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -96,14 +97,17 @@ def require_this_process(env: Any) -> None:
 
 
 def after_each_step(env: Any, action: Callable[..., object]) -> None:
-    """Let an environment call an action with what each of its steps returns; what that returns is used, if anything."""
+    """Let an environment call an action after each step; what that returns is returned by the step, if anything.
+
+    :param action: gets the number of the step, from 1, and what the step returned
+    """
     inner = innermost(env)
     name = "step_wait" if is_sb3_vector(inner) else "step"
-    original = getattr(inner, name)
+    original, numbers = getattr(inner, name), itertools.count(1)
 
     def changed(*arguments: Any) -> Any:
         found = original(*arguments)
-        other = action(*found)
+        other = action(next(numbers), *found)
         return found if other is None else other
 
     vars(inner)[name] = changed

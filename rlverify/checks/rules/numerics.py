@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 import warnings
 from collections.abc import Mapping
@@ -171,10 +170,9 @@ def advantages_are_generalised(session: SubjectSession) -> CheckFinding:
 
 def _end_often(env: Any, is_often: list[bool]) -> None:
     """Let a vector of Stable-Baselines3 report the end of an episode every few steps, while a switch is on."""
-    count = itertools.count(1)
 
-    def ended(seen: Any, rewards: Any, ends: Any, infos: Any) -> Any:
-        return seen, rewards, ends | (is_often[0] and next(count) % EVERY == 0), infos
+    def ended(number: int, seen: Any, rewards: Any, ends: Any, infos: Any) -> Any:
+        return seen, rewards, ends | (is_often[0] and number % EVERY == 0), infos
 
     if driving.is_sb3_vector(driving.innermost(env)):
         driving.after_each_step(env, ended)
@@ -225,10 +223,8 @@ def _break(env: Any) -> None:
     space = driving.observation_space(driving.innermost(env))
     if not np.issubdtype(getattr(space, "dtype", None) or np.int64, np.floating):
         raise NotSupportedError("the observations are no floating-point numbers")
-    numbers = itertools.count(1)
 
-    def broken(observation: Any, *others: Any) -> Any:
-        number = next(numbers)
+    def broken(number: int, observation: Any, *others: Any) -> Any:
         is_due = number >= FIRST and number % EVERY == 0
         return (np.full_like(observation, np.nan), *others) if is_due else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final, Literal
@@ -23,7 +22,7 @@ End = Literal["truncated", "terminated", "neither"]
 
 def _terminate(inner: Any, model: Any, _steps: int) -> None:
     for env in _single(inner.environment(model)):
-        driving.after_each_step(env, lambda seen, reward, end, cut, info: (seen, reward, end or cut, False, info))
+        driving.after_each_step(env, lambda _, seen, reward, end, cut, info: (seen, reward, end or cut, False, info))
 
 
 @rule(
@@ -63,11 +62,10 @@ def _single(env: Any) -> list[Any]:
 
 def _end_episodes(env: Any, end: End) -> None:
     """Let an environment end its episodes every few steps; it resets itself where nobody is told."""
-    count = itertools.count(1)
 
-    def ended(seen: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> Any:
-        if next(count) % EVERY:
-            return seen, reward, terminated, truncated, info
+    def ended(number: int, seen: Any, reward: Any, _terminated: Any, _truncated: Any, info: Any) -> Any:
+        if number % EVERY:
+            return None
         seen = env.reset()[0] if end == "neither" else seen
         return seen, reward, end == "terminated", end == "truncated", info
 
