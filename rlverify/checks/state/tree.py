@@ -94,7 +94,11 @@ def differences(first: Any, second: Any) -> list[Difference]:
     places: Places = {}, {}
     found = list(_differences(first, second, seen, twins, places))
     for old, new in seen.values():
-        found += _other_orders(old, new, places, partial(set_order, new, old, twins))
+        if is_optimizer(old):  # its groups can hold the same parameters in another order
+            held, holds = order_of(old, places[0]), order_of(new, places[1])
+            for key in [key for key in held if holds.get(key, held[key]) != held[key]]:
+                place, restore = _joined(places[0][id(old)], key), partial(set_order, new, old, twins)
+                found.append(Difference(place, held[key], holds[key], restore))
     return found
 
 
@@ -127,14 +131,6 @@ def _differences(
                 yield Difference(place, _text(mine[key]), "", partial(_set_copy, mine[key], own, twins))
             else:
                 yield Difference(place, "", _text(theirs[key]), partial(remove_part, new, key))
-
-
-def _other_orders(old: Any, new: Any, places: Places, restore: Callable[[], None]) -> Iterator[Difference]:
-    """The groups of two optimizers that hold the same parameters in another order."""
-    if is_optimizer(old):
-        held, holds = order_of(old, places[0]), order_of(new, places[1])
-        for key in [key for key in held if holds.get(key, held[key]) != held[key]]:
-            yield Difference(_joined(places[0][id(old)], key), held[key], holds[key], restore)
 
 
 def find(root: Any, path: str) -> tuple[Any, Callable[[Any], None]]:
