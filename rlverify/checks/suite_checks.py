@@ -125,16 +125,13 @@ def holds(
                 raise TypeError(f"{shown} returned {found!r:.80}; return None, or what is wrong as a text")
             return found
 
-        def trained() -> str | None:
-            return wrong_in(session.trained_model())
-
         def loaded(folder: Path) -> str | None:
             model = session.loaded(folder)
             wrong = wrong_in(model)
             session.learn(model, session.steps_after)
             return wrong or wrong_in(model)
 
-        wrong = session.run(trained)
+        wrong = session.run(lambda: wrong_in(session.trained_model()))
         if wrong or not after_load:
             return failing(wrong) if wrong else passing()
         with session.folder(has_model=True) as folder:

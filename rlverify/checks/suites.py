@@ -37,10 +37,8 @@ class Suite:
 
     :param name: of the suite
     :param make: makes a fresh model from a seed, with its environment
-    :param adapter: how to talk to the algorithm; Stable-Baselines3 and sb3-contrib need none
     :param seeds: all checks run under each of them
-    :param expected_failures: reasons for which checks may fail, or `KnownFailure`, by name; such a check has to fail
-    :param limit: seconds that each process of a check may take
+    :param adapter, expected_failures, limit: as those of `rlverify.checks.subject`
     :raises ValueError: if no seed is given, or another argument cannot be used
     """
 

@@ -48,18 +48,10 @@ def import_targets(
     :raises UsageError: if one cannot be used
     """
     found = [each for text in dict.fromkeys(texts) for each in import_target(text, folder)]
-    renamed = [
-        replace(each, subject=replace(each.subject, name=name))
-        for each, name in zip(found, _unique(found), strict=True)
-    ]
-    given: dict[str, Any] = {} if limit is None else {"limit": limit}
-    if tier is not None:
-        given["tier"] = TIERS[tier]
-    if strict:
-        given["strict"] = True
-    if as_is:
-        given["as_is"] = True
-    return [replace(each, subject=replace(each.subject, **given)) for each in renamed]
+    every = {"limit": limit, "tier": tier and TIERS[tier], "strict": strict or None, "as_is": as_is or None}
+    given: dict[str, Any] = {name: value for name, value in every.items() if value is not None}
+    named = zip(found, _unique(found), strict=True)
+    return [replace(each, subject=replace(each.subject, name=name, **given)) for each, name in named]
 
 
 def _unique(targets: Sequence[Target]) -> list[str]:

@@ -103,7 +103,7 @@ def _check(task: _CheckTask) -> tuple[CheckRecord, ...]:
 def _lost(target: Target, chosen: Collection[str], ended: Ended[tuple[CheckRecord, ...]]) -> tuple[CheckRecord, ...]:
     """The records of a target whose worker died."""
     seen = ended.reason or f"the process that checks this target ended with exit code {ended.exit_code}"
-    rules = [target.subject.rule(name) for name in chosen]
+    rules = [target.subject.known_rules[name] for name in chosen]
     return tuple(
         CheckRecord(
             target.subject.name,

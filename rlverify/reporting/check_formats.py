@@ -174,7 +174,7 @@ def sarif_of_checks(run: CheckRun, folder: Path) -> str:
     """Return the whole file: a result for each check that is not as expected, where its factory is defined."""
     pairs = [(each.target, record) for each in run.subjects for record in each.records]
     found = [(target, each) for target, each in pairs if each.is_unexpected and each.status is not Status.ERROR]
-    used = {record.check: target.subject.rule(record.check) for target, record in found}
+    used = {record.check: target.subject.known_rules[record.check] for target, record in found}
     errors = [each for each in run.records if each.status is Status.ERROR]
     return sarif_document(
         [_rule(rule) for rule in used.values()],

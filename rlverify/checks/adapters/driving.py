@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -59,6 +60,15 @@ def actions(env: Any, count: int) -> list[Any]:
     return [space.sample() for _ in range(count)]
 
 
+def started(env: Any, before: int, after: int) -> list[Any]:
+    """Reset an environment and step into its episode; the actions that follow."""
+    reset(env)
+    chosen = actions(env, before + after)
+    for each in chosen[:before]:
+        step(env, each)
+    return chosen[before:]
+
+
 def observations(space: Any, steps: int, envs: int, seed: int) -> Any:
     """Observations of moderate size by step and environment; of a dictionary space, a dictionary of arrays."""
     from gymnasium import spaces
@@ -87,14 +97,17 @@ def require_this_process(env: Any) -> None:
 
 
 def after_each_step(env: Any, action: Callable[..., object]) -> None:
-    """Let an environment call an action with what each of its steps returns; what that returns is used, if anything."""
+    """Let an environment call an action after each step; what that returns is returned by the step, if anything.
+
+    :param action: gets the number of the step, from 1, and what the step returned
+    """
     inner = innermost(env)
     name = "step_wait" if is_sb3_vector(inner) else "step"
-    original = getattr(inner, name)
+    original, numbers = getattr(inner, name), itertools.count(1)
 
     def changed(*arguments: Any) -> Any:
         found = original(*arguments)
-        other = action(*found)
+        other = action(next(numbers), *found)
         return found if other is None else other
 
     vars(inner)[name] = changed

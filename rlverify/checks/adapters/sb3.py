@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from rlverify.checks.state.trained import found_modules, found_optimizers
 TARGETS: Final = ("q_net_target", "quantile_net_target", "critic_target", "actor_target")
 SEEN: Final = ("new_obs", "actions", "rewards", "dones")
 """What tells a step apart from another, by the names that the learning loops give it."""
+MOMENTS: Final = ("mean", "var", "count")
 AFTER_START: Final = 16
 """Steps of an off-policy algorithm after those in which it only collects."""
 
@@ -52,18 +52,11 @@ class SB3Adapter(Adapter):
 
     def load(self, folder: Path, fresh: BaseAlgorithm) -> BaseAlgorithm:
         """The class's ``load()`` with the environment of a fresh model, then the replay buffer."""
-        model = type(fresh).load(folder / "model.zip", env=self._env(folder, fresh), device=fresh.device)
+        env = _with_normalizer(self.environment(fresh), folder / "vec_normalize.pkl")
+        model = type(fresh).load(folder / "model.zip", env=env, device=fresh.device)
         if isinstance(model, OffPolicyAlgorithm):
             model.load_replay_buffer(folder / "replay_buffer.pkl")
         return model
-
-    def _env(self, folder: Path, fresh: BaseAlgorithm) -> VecEnv:
-        env = fresh.get_env()
-        if env is None:
-            raise NotSupportedError("the model has no environment")
-        if not (folder / "vec_normalize.pkl").exists():
-            return env
-        return _with_normalizer(env, folder / "vec_normalize.pkl")
 
     def get_parameters(self, model: BaseAlgorithm) -> Any:
         """``get_parameters()`` of the model."""
@@ -124,8 +117,23 @@ class SB3Adapter(Adapter):
         return made
 
     def library_twin(self, model: BaseAlgorithm) -> BaseAlgorithm:
-        """The nearest class of Stable-Baselines3 or sb3-contrib, with a policy of theirs and the same environment."""
-        return library_twin(model)
+        """The nearest class of Stable-Baselines3 or sb3-contrib, with a policy of theirs and the same environment.
+
+        Classes of yours in ``policy_kwargs`` are left out with their arguments.
+        """
+        kind, policy = _of_library(type(model)), _of_library(type(model.policy))
+        classes = {
+            name: value if isinstance(value, type) else type(value) for name, value in model.policy_kwargs.items()
+        }
+        own = {name for name, each in classes.items() if owner_of_class(each).is_yours}
+        dropped = own | {f"{name.removesuffix('_class')}_kwargs" for name in own}
+        if kind is type(model) and policy is type(model.policy) and not own:
+            return model
+        settings = {name: value for name, value in arguments(model).items() if name in _argument_names(kind)}
+        known = set(_argument_names(policy)) - dropped
+        kept = {name: value for name, value in model.policy_kwargs.items() if name in known}
+        made: BaseAlgorithm = kind(**{**settings, "policy": policy, "policy_kwargs": kept})
+        return made
 
     def smaller(self, model: BaseAlgorithm) -> Mapping[str, Any]:
         """Short rollouts, few epochs, small batches and buffers, an early start of learning, two environments."""
@@ -133,7 +141,15 @@ class SB3Adapter(Adapter):
 
     def unknown_settings(self, model: BaseAlgorithm) -> Mapping[str, Mapping[str, Any]]:
         """An unknown argument of the class, of the policy, of the optimizer, and of the network architecture."""
-        return {**super().unknown_settings(model), **unknown_settings(model)}
+        policy = model.policy_kwargs
+        optimizer = {**policy.get("optimizer_kwargs", {}), UNKNOWN: 1}
+        changed: dict[str, dict[str, Any]] = {
+            f"policy_kwargs[{UNKNOWN!r}]": {UNKNOWN: 1},
+            f"policy_kwargs['optimizer_kwargs'][{UNKNOWN!r}]": {"optimizer_kwargs": optimizer},
+            f"policy_kwargs['net_arch'][{UNKNOWN!r}]": {"net_arch": {UNKNOWN: [8]}},
+        }
+        of_policy = {place: {"policy_kwargs": {**policy, **change}} for place, change in changed.items()}
+        return {**super().unknown_settings(model), **of_policy}
 
     def mutable_settings(self, model: BaseAlgorithm) -> Mapping[str, Any]:  # noqa: ARG002
         """New and empty ``policy_kwargs``."""
@@ -141,24 +157,65 @@ class SB3Adapter(Adapter):
 
     def one_sample_settings(self, model: BaseAlgorithm) -> Mapping[str, Any]:
         """A ``batch_size`` that leaves a remainder of one sample, or is one."""
-        return one_sample_settings(model)
+        if isinstance(model, OffPolicyAlgorithm):
+            return {"batch_size": 1}
+        if not isinstance(model, OnPolicyAlgorithm):
+            raise NotSupportedError(f"it is not known how {type(model).__name__} forms minibatches")
+        samples = model.n_steps * model.n_envs
+        if hasattr(model, "batch_size") and samples > 2:
+            return {"batch_size": samples - 1}
+        if not hasattr(model, "batch_size") and model.n_envs == 1:
+            return {"n_steps": 1}
+        raise NotSupportedError("no batch size leaves a remainder of one sample")
 
     def recurrent_outputs(self, model: BaseAlgorithm, observations: Any, episode_starts: Any) -> Any:
         """Values, deterministic actions and their log probabilities of a recurrent policy."""
-        return recurrent_outputs(model, observations, episode_starts)
+        policy: Any = model.policy
+        if not hasattr(policy, "lstm_actor"):
+            raise NotSupportedError(f"{type(policy).__name__} is not recurrent")
+        from sb3_contrib.common.recurrent.type_aliases import RNNStates
+
+        policy.set_training_mode(False)
+        lstm = policy.lstm_actor
+        empty = torch.zeros(lstm.num_layers, episode_starts.shape[1], lstm.hidden_size, device=model.device)
+        states, found = RNNStates((empty, empty), (empty, empty)), []
+        for step, starts in enumerate(episode_starts):
+            seen = {key: each[step] for key, each in observations.items()} if isinstance(observations, dict) else None
+            observation = policy.obs_to_tensor(seen if seen is not None else observations[step])[0]
+            begins = torch.as_tensor(starts, dtype=torch.float32, device=model.device)
+            with torch.no_grad():
+                actions, values, log_prob, states = policy(observation, states, begins, deterministic=True)
+            columns = [each.reshape(len(starts), -1).to(torch.float32) for each in (values, actions, log_prob)]
+            found.append(torch.cat(columns, dim=1).numpy(force=True))
+        return np.stack(found)
 
     def rollout(self, model: BaseAlgorithm) -> None:
         """Call ``learn()`` for one rollout, without its ``train()``."""
-        with without_training(model):
+        _on_policy(model)
+        vars(model)["train"] = lambda: None
+        try:
             self.learn(model, self.steps(model))
+        finally:
+            del vars(model)["train"]
 
     def log_probs(self, model: BaseAlgorithm) -> tuple[Any, Any]:
         """The buffer's log probabilities, and those of ``evaluate_actions()``."""
-        return log_probs(model)
+        algorithm = _on_policy(model)
+        algorithm.policy.set_training_mode(True)  # as train() does
+        stored, evaluated = [], []
+        data: Any  # recurrent ones have a mask
+        for data in algorithm.rollout_buffer.get(getattr(algorithm, "batch_size", None)):
+            with torch.no_grad():
+                found = _evaluated(algorithm, data)
+            kept = data.mask > 0 if hasattr(data, "mask") else torch.ones_like(found, dtype=torch.bool)
+            stored.append(data.old_log_prob[kept].numpy(force=True))
+            evaluated.append(found[kept].numpy(force=True))
+        return np.concatenate(stored), np.concatenate(evaluated)
 
     def advantages(self, model: BaseAlgorithm) -> tuple[Any, Any, Any]:
         """Arrays of the rollout buffer."""
-        return advantages(model)
+        buffer = _on_policy(model).rollout_buffer
+        return buffer.returns, buffer.values, buffer.advantages
 
     def advantage_inputs(self, model: BaseAlgorithm) -> Mapping[str, Any]:
         """Arrays of the rollout buffer, and the arguments with which it computes them."""
@@ -178,11 +235,29 @@ class SB3Adapter(Adapter):
 
     def normalizer_state(self, model: BaseAlgorithm) -> Mapping[str, Any]:
         """The running means and variances of VecNormalize, and of Gymnasium's wrappers inside of vectors."""
-        return statistics(model)
+        running = {
+            f"envs[{number}] {type(layer).__name__}.{name}": vars(layer)[name]
+            for number, env in enumerate(getattr(innermost(self.environment(model)), "envs", ()))
+            for layer in layers(env)
+            for name in ("obs_rms", "return_rms")
+            if name in vars(layer)
+        }
+        normalizer = model.get_vec_normalize_env()
+        if normalizer is not None:
+            own = getattr(normalizer, "obs_rms", {})
+            observed = own if isinstance(own, dict) else {"": own}
+            keyed = {f"obs_rms[{key!r}]" if key else "obs_rms": value for key, value in observed.items()}
+            running = {**keyed, "ret_rms": normalizer.ret_rms, **running}
+        if not running:
+            raise NotSupportedError("the environment has no VecNormalize")
+        return {f"{name}.{moment}": getattr(each, moment) for name, each in running.items() for moment in MOMENTS}
 
     def normalized(self, model: BaseAlgorithm, observation: Any) -> Any:
         """``normalize_obs()`` of VecNormalize."""
-        return normalizer_of(model).normalize_obs(observation)
+        normalizer = model.get_vec_normalize_env()
+        if normalizer is None:
+            raise NotSupportedError("the environment has no VecNormalize")
+        return normalizer.normalize_obs(observation)
 
 
 WITHOUT_NETWORKS: Final = ("replay_buffer", "rollout_buffer", "ep_info_buffer", "ep_success_buffer", "_logger")
@@ -216,60 +291,12 @@ def _bytes(value: Any) -> bytes:
 
 
 def _with_normalizer(env: VecEnv, path: Path) -> VecEnv:
-    """The environment with a VecNormalize from a file instead of its own."""
-    if isinstance(env, VecNormalize):
+    """The environment with a VecNormalize from a file, if there is one, instead of its own."""
+    if isinstance(env, VecNormalize) and path.exists():
         return VecNormalize.load(str(path), env.venv)
     if isinstance(env, VecEnvWrapper):
         env.venv = _with_normalizer(env.venv, path)
     return env
-
-
-def _layers(env: VecEnv) -> Iterator[VecEnv]:
-    yield env
-    while isinstance(env, VecEnvWrapper):
-        env = env.venv
-        yield env
-
-
-MOMENTS: Final = ("mean", "var", "count")
-
-
-def normalizer_of(model: BaseAlgorithm) -> VecNormalize:
-    """The VecNormalize of a model's environment."""
-    found = model.get_vec_normalize_env()
-    if found is None:
-        raise NotSupportedError("the environment has no VecNormalize")
-    return found
-
-
-def statistics(model: BaseAlgorithm) -> dict[str, Any]:
-    """Mean, variance and count of observations, by key of a dictionary space, and of returns."""
-    wrapped = wrapped_statistics(model)
-    if wrapped and model.get_vec_normalize_env() is None:
-        return wrapped
-    normalizer = normalizer_of(model)
-    own = getattr(normalizer, "obs_rms", {})
-    observed = own if isinstance(own, dict) else {"": own}
-    running = {f"obs_rms[{key!r}]" if key else "obs_rms": value for key, value in observed.items()}
-    running["ret_rms"] = normalizer.ret_rms
-    return {**_moments(running), **wrapped}
-
-
-def _moments(running: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{name}.{moment}": getattr(each, moment) for name, each in running.items() for moment in MOMENTS}
-
-
-def wrapped_statistics(model: BaseAlgorithm) -> dict[str, Any]:
-    """The moments of ``NormalizeObservation`` and ``NormalizeReward`` of Gymnasium, by environment and wrapper."""
-    envs = getattr(innermost(model.get_env()), "envs", ())
-    found = {
-        f"envs[{number}] {type(layer).__name__}.{name}": vars(layer)[name]
-        for number, env in enumerate(envs)
-        for layer in layers(env)
-        for name in ("obs_rms", "return_rms")
-        if name in vars(layer)
-    }
-    return _moments(found)
 
 
 LIBRARIES: Final = ("stable_baselines3", "sb3_contrib")
@@ -297,89 +324,15 @@ def _argument_names(kind: type) -> list[str]:
     return found
 
 
-def library_twin(model: BaseAlgorithm) -> BaseAlgorithm:
-    """A model of the library's own class; classes of yours in ``policy_kwargs`` are left out with their arguments."""
-    kind, policy = _of_library(type(model)), _of_library(type(model.policy))
-    own = {name for name, value in model.policy_kwargs.items() if owner_of_class(_class_of(value)).is_yours}
-    dropped = own | {f"{name.removesuffix('_class')}_kwargs" for name in own}
-    if kind is type(model) and policy is type(model.policy) and not own:
-        return model
-    settings = {name: value for name, value in arguments(model).items() if name in _argument_names(kind)}
-    known = set(_argument_names(policy)) - dropped
-    kept = {name: value for name, value in model.policy_kwargs.items() if name in known}
-    made: BaseAlgorithm = kind(**{**settings, "policy": policy, "policy_kwargs": kept})
-    return made
-
-
 def _of_library(kind: type) -> type:
     """The nearest class, upwards, of Stable-Baselines3 or sb3-contrib."""
     return next(each for each in kind.__mro__ if each.__module__.partition(".")[0] in LIBRARIES)
-
-
-def _class_of(value: Any) -> type:
-    return value if isinstance(value, type) else type(value)
-
-
-def unknown_settings(model: BaseAlgorithm) -> dict[str, dict[str, Any]]:
-    """Unknown names in ``policy_kwargs`` and in what it holds, by their place."""
-    policy = model.policy_kwargs
-    optimizer = {**policy.get("optimizer_kwargs", {}), UNKNOWN: 1}
-    changed: dict[str, dict[str, Any]] = {
-        f"policy_kwargs[{UNKNOWN!r}]": {UNKNOWN: 1},
-        f"policy_kwargs['optimizer_kwargs'][{UNKNOWN!r}]": {"optimizer_kwargs": optimizer},
-        f"policy_kwargs['net_arch'][{UNKNOWN!r}]": {"net_arch": {UNKNOWN: [8]}},
-    }
-    return {place: {"policy_kwargs": {**policy, **change}} for place, change in changed.items()}
-
-
-def one_sample_settings(model: BaseAlgorithm) -> Mapping[str, Any]:
-    """Settings with which a minibatch has one sample."""
-    if isinstance(model, OffPolicyAlgorithm):
-        return {"batch_size": 1}
-    if not isinstance(model, OnPolicyAlgorithm):
-        raise NotSupportedError(f"it is not known how {type(model).__name__} forms minibatches")
-    samples = model.n_steps * model.n_envs
-    if hasattr(model, "batch_size") and samples > 2:
-        return {"batch_size": samples - 1}
-    if not hasattr(model, "batch_size") and model.n_envs == 1:
-        return {"n_steps": 1}
-    raise NotSupportedError("no batch size leaves a remainder of one sample")
 
 
 def _on_policy(model: BaseAlgorithm) -> OnPolicyAlgorithm:
     if not isinstance(model, OnPolicyAlgorithm):
         raise NotSupportedError(f"{type(model).__name__} has no rollout buffer")
     return model
-
-
-@contextmanager
-def without_training(model: BaseAlgorithm) -> Iterator[None]:
-    """Inside of the block, ``learn()`` collects rollouts and leaves the parameters as they are."""
-    _on_policy(model)
-    vars(model)["train"] = _nothing
-    try:
-        yield
-    finally:
-        del vars(model)["train"]
-
-
-def _nothing() -> None:
-    """Train nothing."""
-
-
-def log_probs(model: BaseAlgorithm) -> tuple[Any, Any]:
-    """The stored and the evaluated log probabilities of the samples in the rollout buffer."""
-    algorithm = _on_policy(model)
-    algorithm.policy.set_training_mode(True)  # as train() does
-    stored, evaluated = [], []
-    data: Any  # recurrent ones have a mask
-    for data in algorithm.rollout_buffer.get(getattr(algorithm, "batch_size", None)):
-        with torch.no_grad():
-            found = _evaluated(algorithm, data)
-        kept = data.mask > 0 if hasattr(data, "mask") else torch.ones_like(found, dtype=torch.bool)
-        stored.append(data.old_log_prob[kept].numpy(force=True))
-        evaluated.append(found[kept].numpy(force=True))
-    return np.concatenate(stored), np.concatenate(evaluated)
 
 
 def _evaluated(model: OnPolicyAlgorithm, data: Any) -> torch.Tensor:
@@ -390,31 +343,3 @@ def _evaluated(model: OnPolicyAlgorithm, data: Any) -> torch.Tensor:
         more = {"lstm_states": data.lstm_states, "episode_starts": data.episode_starts}
     found: torch.Tensor = model.policy.evaluate_actions(data.observations, actions, **more)[1]
     return found
-
-
-def advantages(model: BaseAlgorithm) -> tuple[Any, Any, Any]:
-    """Returns, values and advantages of the last rollout."""
-    buffer = _on_policy(model).rollout_buffer
-    return buffer.returns, buffer.values, buffer.advantages
-
-
-def recurrent_outputs(model: BaseAlgorithm, observations: Any, episode_starts: Any) -> Any:
-    """Values, deterministic actions and their log probabilities, by step and environment."""
-    policy: Any = model.policy
-    if not hasattr(policy, "lstm_actor"):
-        raise NotSupportedError(f"{type(policy).__name__} is not recurrent")
-    from sb3_contrib.common.recurrent.type_aliases import RNNStates
-
-    policy.set_training_mode(False)
-    lstm = policy.lstm_actor
-    empty = torch.zeros(lstm.num_layers, episode_starts.shape[1], lstm.hidden_size, device=model.device)
-    states, found = RNNStates((empty, empty), (empty, empty)), []
-    for step, starts in enumerate(episode_starts):
-        seen = {key: each[step] for key, each in observations.items()} if isinstance(observations, dict) else None
-        observation = policy.obs_to_tensor(seen if seen is not None else observations[step])[0]
-        begins = torch.as_tensor(starts, dtype=torch.float32, device=model.device)
-        with torch.no_grad():
-            actions, values, log_prob, states = policy(observation, states, begins, deterministic=True)
-        columns = [each.reshape(len(starts), -1).to(torch.float32) for each in (values, actions, log_prob)]
-        found.append(torch.cat(columns, dim=1).numpy(force=True))
-    return np.stack(found)

@@ -23,7 +23,7 @@ class TorchRLAdapter(TrainerAdapter):
     def learn(self, model: Any, steps: int) -> Sequence[Any]:
         """``train()`` for as many frames, without the shutdown of the collector at its end."""
         model.total_frames = model.collected_frames + steps
-        vars(model.collector)["shutdown"] = _nothing
+        vars(model.collector)["shutdown"] = lambda *_, **_more: None
         try:
             model.train()
         finally:
@@ -69,7 +69,3 @@ class TorchRLAdapter(TrainerAdapter):
         if not hasattr(env, "_env") or not hasattr(env._env, "step"):
             raise NotSupportedError(f"{type(env).__name__} holds no single environment of Gymnasium")
         return env._env
-
-
-def _nothing(*_: Any, **_more: Any) -> None:
-    """Shut nothing down."""

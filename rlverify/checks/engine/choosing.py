@@ -43,5 +43,5 @@ def reasons_to_run(records: Sequence[CheckRecord], made: Subject) -> list[str]:
     """The rules that inconclusive records rest on and that have no record themselves."""
     known = {each.check for each in records}
     blocked = [each.check for each in records if each.status is Status.INCONCLUSIVE]
-    needed = {name for check in blocked for name in made.rule(check).rests_on}
+    needed = {name for check in blocked for name in made.known_rules[check].rests_on}
     return [name for name in RULES if name in needed - known]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
+from typing import Generic, TypedDict, TypeVar, Unpack, cast
 
 from rlverify.checks.adapters.adapter import Adapter
 from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, ExpectedFailures
@@ -77,10 +77,8 @@ class Kind(Generic[Checked]):
         limit, expected_failures = options.get("limit", 60.0), options.get("expected_failures") or {}
         name: str = options.get("name") or getattr(factory, "__name__", "") or type(factory).__name__
         check_settings(None, limit)
-        made = Subject(
-            name, _nothing, expected_failures=expected_failures, limit=limit, rules=self.rules, door=self.door
-        )
-        session = SubjectSession(_nothing, cast("Adapter", subject), limit)
+        made = Subject(name, object, expected_failures=expected_failures, limit=limit, rules=self.rules, door=self.door)
+        session = SubjectSession(object, cast("Adapter", subject), limit)
         before = installed_modules()
 
         def imported() -> list[str]:
@@ -91,7 +89,3 @@ class Kind(Generic[Checked]):
         preload([] if isinstance(found, Crash) else found)
         runs = Runs(session)
         return [record_of(rule, made, runs) for rule in chosen_rules(made, options.get("checks"))]
-
-
-def _nothing() -> Any:
-    """Make no model: these subjects are none."""

@@ -89,9 +89,9 @@ def first_paragraph(documented: object) -> str:
     return (inspect.getdoc(documented) or "").partition("\n\n")[0].replace("\n", " ")
 
 
-def passing() -> CheckFinding:
+def passing(seen: str = "") -> CheckFinding:
     """Return the finding of a rule if nothing is wrong; `Rule.expected` becomes its text."""
-    return CheckFinding(Status.PASS)
+    return CheckFinding(Status.PASS, seen=seen)
 
 
 def failing(

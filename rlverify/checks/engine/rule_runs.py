@@ -51,16 +51,10 @@ def check_algorithm(
 ) -> list[CheckRecord]:
     """Run the rules on one algorithm; nothing is raised for what the algorithm does.
 
+    The arguments that are not named here are those of `subject`.
+
     :param factory: makes a model, with its environment and seeds; or a model, which is copied and never changed
-    :param name: of the subject; by default that of the class or function
-    :param adapter: how to talk to the algorithm; Stable-Baselines3 and sb3-contrib need none
     :param checks: names of rules; by default all
-    :param expected_failures: reasons, or `KnownFailure`, by name of the rule; a rule that passes in spite of it is
-        reported
-    :param limit: seconds that each process of a check may take
-    :param tier: ``smoke``: no check starts after seven seconds, and nothing is proven; ``full``: more proofs
-    :param strict: whether failures count that the library's own class has as well
-    :param as_is: whether settings that only cost time, such as the length of a rollout, stay as they are
     :param on_check: called with the names of subject and rule before each rule
     :raises UnknownRuleError: if there is no rule of a name
     :raises ValueError: if there is no such tier
@@ -119,16 +113,16 @@ class Look:
     shrunk: str = ""
 
 
-def look_at(made: Subject) -> Look | str:
+def look_at(made: Subject) -> Look | Failed:
     """Make the subject, in this process; or what is wrong with what its factory returned."""
     before = installed_modules()
     model = SubjectSession(made.factory, Adapter()).make()
     if isinstance(model, type):
-        return f"the factory returned the class {model.__name__}; call it"
+        return Failed(f"the factory returned the class {model.__name__}; call it")
     name = adapter_name(model)
     if model is None or (made.adapter is None and name == "plain" and not hasattr(model, "learn")):
         advice = "return the model" if model is None else "give an adapter"
-        return f"the factory returned {type(model).__name__}, which has no learn(); {advice}"
+        return Failed(f"the factory returned {type(model).__name__}, which has no learn(); {advice}")
     adapter = adapter_named(name, made.adapter)
     adapter.optimizers(model)
     is_smaller, shrunk = what_is_smaller(adapter, model)
@@ -155,7 +149,7 @@ class _Engine:
     def __call__(self, method: str, *arguments: Any) -> Any:
         return getattr(self, method)(*arguments)
 
-    def look(self) -> Look | str:
+    def look(self) -> Look | Failed:
         found = look_at(self.made)
         if isinstance(found, Look):
             self.runs.session = session_of(self.made, found)
@@ -171,12 +165,7 @@ class _Engine:
 
     def judge(self, rule: str, base: CheckRecord, is_again: bool) -> CheckRecord:
         assert isinstance(self.runs.session, SubjectSession)
-        return _judged(known_rules(self.made)[rule], self.runs.session, self.runs, base, is_again=is_again)
-
-
-def known_rules(made: Subject) -> dict[str, Rule]:
-    """All rules that can be run on a subject, by name."""
-    return {**RULES, **(made.rules or {})}
+        return _judged(self.made.known_rules[rule], self.runs.session, self.runs, base, is_again=is_again)
 
 
 def _session(made: Subject, runs: Runs) -> SubjectSession | CheckFinding:
@@ -185,12 +174,12 @@ def _session(made: Subject, runs: Runs) -> SubjectSession | CheckFinding:
     found = server.ask("look", seconds=made.limit) if server else in_process(lambda: look_at(made), made.limit)
     if isinstance(found, Look):
         if server is not None and server.ask("train", seconds=made.limit) is True:
-            runs.server, runs.served = server, known_rules(made)
+            runs.server, runs.served = server, made.known_rules
             return session_of(made, found)
         preload(found.modules)
     if server is not None:
         server.end()
-    return session_of(made, found) if isinstance(found, Look) else _error_of(found)
+    return session_of(made, found) if isinstance(found, Look) else _error(found)
 
 
 def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
@@ -215,7 +204,7 @@ def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
     else:
         record = _judged(rule, session, runs, base, is_again=is_again)
     if isinstance(record, Failed):
-        record = replace(base, finding=replace(_error_of(record), expected=rule.expected))
+        record = replace(base, finding=replace(_error(record), expected=rule.expected))
     runs.seconds += time.monotonic() - started
     return record
 
@@ -235,7 +224,7 @@ def _judged(rule: Rule, session: SubjectSession, runs: Runs, base: CheckRecord, 
     proofs, unproven, broken = _proofs(rule, session)
     if unproven and rule.must_be_proven:
         status = Status.ERROR if broken else Status.FAIL
-        missed = unproven if broken or not proofs else f"{unproven}: {listed_faults(proofs)}"
+        missed = unproven if broken or not proofs else f"{unproven}: {', '.join(each.fault for each in proofs)}"
         return replace(base, finding=replace(finding, status=status, seen=f"it holds, but {missed}"), proofs=proofs)
     return replace(base, proofs=proofs, unproven=unproven)
 
@@ -249,11 +238,6 @@ def _of_the_library(rule: Rule, session: SubjectSession, runs: Runs, failed: Che
         return replace(failed, library=library)
     seen = f"{failed.finding.seen}; {library.text}, and no cause was looked for that would be yours alone"
     return replace(failed, finding=replace(failed.finding, status=Status.INCONCLUSIVE, seen=seen))
-
-
-def listed_faults(proofs: Iterable[Proof]) -> str:
-    """The texts of faults, one after the other."""
-    return ", ".join(each.fault for each in proofs)
 
 
 def _finding(rule: Rule, session: SubjectSession, findings: dict[str, CheckFinding]) -> CheckFinding:
@@ -278,26 +262,22 @@ def run_rule(rule: Rule, session: SubjectSession) -> CheckFinding:
         return found
     if isinstance(found.error, NotSupportedError):
         return CheckFinding(Status.NOT_APPLICABLE, seen=str(found.error))
-    return _error(_reason(found), found.error.trace if isinstance(found.error, SubjectError) else "")
+    return _error(_failed(found))
 
 
-def _error_of(found: Failed | str) -> CheckFinding:
-    return _error(found) if isinstance(found, str) else _error(found.reason, found.trace)
+def _error(found: Failed) -> CheckFinding:
+    return CheckFinding(Status.ERROR, seen=found.reason, why=f"\n{found.trace}" if found.trace else "")
 
 
-def _error(reason: str, trace: str = "") -> CheckFinding:
-    return CheckFinding(Status.ERROR, seen=reason, why=f"\n{trace}" if trace else "")
-
-
-def _reason(crash: Crash) -> str:
-    return str(crash.error) if isinstance(crash.error, SubjectError) else crash.line
+def _failed(crash: Crash) -> Failed:
+    return crash.error.failed if isinstance(crash.error, SubjectError) else Failed(crash.line)
 
 
 def _proofs(rule: Rule, session: SubjectSession) -> tuple[tuple[Proof, ...], str, bool]:
     """What became of each fault that was planted; why nothing is proven, if so; whether that is for a broken fault."""
     planted = attempt(lambda: list(rule.faults(session)))
     if isinstance(planted, Crash):
-        return (), f"no fault could be planted: {_reason(planted)}", True
+        return (), f"no fault could be planted: {_failed(planted).reason}", True
     finds_reasons = session.tier.finds_reasons and rule.must_be_proven  # other proofs ask whether, and not why
     tier = replace(session.tier, finds_reasons=finds_reasons)
     every = [session] if session.small is None else [session.small, session]

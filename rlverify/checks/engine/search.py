@@ -217,7 +217,7 @@ def shortened(paths: Iterable[str]) -> list[str]:
     return found
 
 
-def listed(texts: Sequence[str]) -> str:
+def listed(texts: Sequence[str], most: int = SHOWN) -> str:
     """The first of some texts, and how many there are more."""
-    more = f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
-    return ", ".join(texts[:SHOWN]) + more
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more

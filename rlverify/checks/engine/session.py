@@ -13,9 +13,10 @@ from typing import Any, Final, Literal, TypeVar
 from rlverify.checks.adapters.adapter import Adapter, NotSupportedError
 from rlverify.checks.engine.faults import trains_alike
 from rlverify.checks.engine.isolation import Failed, in_process
+from rlverify.checks.state.leaves import Leaf
 from rlverify.checks.state.random_state import global_state, seed_globals, set_global_state
-from rlverify.checks.state.trained import named_parameters, optimizer_names
-from rlverify.checks.state.tree import Leaf, digests, walk
+from rlverify.checks.state.trained import named_optimizers, named_parameters
+from rlverify.checks.state.tree import digests, walk
 
 TierName = Literal["smoke", "default", "full"]
 
@@ -59,21 +60,11 @@ OTHER_SEED: Final = 12_345
 
 
 class SubjectError(Exception):
-    """The subject crashed, hung or ended its process.
+    """The subject crashed, hung or ended its process."""
 
-    :param trace: the subject's calls that led to an error; empty where there is none
-    """
-
-    def __init__(self, reason: str, trace: str = "") -> None:
-        super().__init__(reason)
-        self.trace = trace
-
-
-@dataclass(frozen=True)
-class Unsupported:
-    """The reason for which the adapter cannot do what was asked."""
-
-    reason: str
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.reason)
+        self.failed = failed
 
 
 @dataclass(frozen=True)
@@ -142,19 +133,17 @@ class SubjectSession:
     shrunk: str = ""
     small: SubjectSession | None = None
 
-    def run(self, action: Callable[[], Result], *, shows_warnings: bool = False, limit: float | None = None) -> Result:
-        """What an action returns, run in a process of its own.
+    def run(self, action: Callable[[], Result], *, limit: float | None = None) -> Result:
+        """What an action returns, run in a process of its own, which prints no warning: every process would repeat it.
 
-        :param shows_warnings: if not, they are not printed, since every process would repeat them; filters that turn
-            them into errors do so in any case
         :raises NotSupportedError: if the adapter cannot do it
         :raises SubjectError: if it does not return
         """
-        found = in_process(lambda: _supported(action, shows_warnings), self.limit if limit is None else limit)
+        found = in_process(lambda: _supported(action), self.limit if limit is None else limit)
         if isinstance(found, Failed):
-            raise SubjectError(found.reason, found.trace)
-        if isinstance(found, Unsupported):
-            raise NotSupportedError(found.reason)
+            raise SubjectError(found)
+        if isinstance(found, NotSupportedError):
+            raise found
         return found
 
     def make(self) -> Any:
@@ -245,7 +234,7 @@ class SubjectSession:
         """Digests of what is trained, by name; to be called inside of `run`."""
         modules, optimizers = list(self.adapter.modules(model)), self.adapter.optimizers(model)
         found = {f"parameter {name}": digest_of(each) for name, each in named_parameters(modules).items()}
-        for name, optimizer in zip(optimizer_names(model, optimizers), optimizers, strict=True):
+        for name, optimizer in named_optimizers(model, optimizers).items():
             found.update({f"{name}.{path}": digest for path, digest in digests(optimizer).items()})
         if not found:
             raise NotSupportedError("no trained parameters of torch were found; override Adapter.modules()")
@@ -264,6 +253,18 @@ class SubjectSession:
         self.steps  # noqa: B018  # known before the process starts
         self.run(lambda: self.adapter.save(self.trained_model(), folder))
 
+    def saved_and_loaded(self, seen: Callable[[Any], Result]) -> tuple[Result, Result]:
+        """What a function sees of a model that was trained and saved, and of the one that is loaded from there."""
+        with self.folder() as folder:
+
+            def trained() -> Result:
+                model = self.trained_model()
+                self.adapter.save(model, folder)
+                return seen(model)
+
+            self.steps  # noqa: B018  # known before the process starts
+            return self.run(trained), self.run(lambda: seen(self.loaded(folder)))
+
     def loaded(self, folder: Path) -> Any:
         """A model that `saved` wrote, with global generators in another state; to be called inside of `run`."""
         fresh = self.make()
@@ -280,22 +281,17 @@ def digest_of(value: Any) -> str:
     return found[""] if list(found) == [""] else repr(found)
 
 
-def _supported(action: Callable[[], Result], shows_warnings: bool) -> Result | Unsupported:
-    if not shows_warnings:
-        hide_warnings()
+def _supported(action: Callable[[], Result]) -> Result | NotSupportedError:
+    hide_warnings()
     try:
         return action()
     except NotSupportedError as error:
-        return Unsupported(str(error))
+        return NotSupportedError(str(error))  # of this class, so that it can be sent
 
 
 def hide_warnings() -> None:
     """From now on, print no warning in this process; filters can turn them into errors."""
-    warnings.showwarning = _not_shown
-
-
-def _not_shown(*_of_the_warning: Any, **_more: Any) -> None:
-    """Print nothing."""
+    warnings.showwarning = lambda *_of_the_warning, **_more: None
 
 
 def first_difference(first: Sequence[Any], second: Sequence[Any]) -> int | None:

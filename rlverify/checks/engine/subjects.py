@@ -64,9 +64,10 @@ class Subject:
     door: str = ""
     runs: Runs = field(default_factory=Runs, init=False, repr=False, compare=False)
 
-    def rule(self, name: str) -> Rule:
-        """The check of a name: that of the suite, or else the rule for any algorithm."""
-        return (RULES if self.rules is None else self.rules).get(name) or RULES[name]
+    @property
+    def known_rules(self) -> dict[str, Rule]:
+        """All rules that can be run on it, by name: those of the suite, and those for any algorithm."""
+        return {**RULES, **(self.rules or {})}
 
     def reproduction(self, check: str) -> str:
         """Return a line that runs one check of this subject again, or says where to find its factory."""
@@ -103,20 +104,13 @@ def subject(
     :raises ValueError: if there is no such tier, or an argument cannot be used
     """
     check_settings(adapter, limit)
-    settings: dict[str, Any] = {
-        "adapter": adapter,
-        "expected_failures": expected_failures or {},
-        "limit": limit,
-        "tier": tier_named(tier),
-        "strict": strict,
-        "as_is": as_is,
-    }
-    if not callable(factory) or is_module(factory) or (hasattr(factory, "learn") and not isinstance(factory, type)):
-        model = factory
-        return Subject(name or type(model).__name__, lambda: copy.deepcopy(model), **settings)
-    plain = getattr(getattr(factory, "func", factory), "__name__", type(factory).__name__)
+    is_model = not callable(factory) or is_module(factory)
+    if is_model or (hasattr(factory, "learn") and not isinstance(factory, type)):
+        made, plain = (lambda: copy.deepcopy(factory)), type(factory).__name__
+    else:
+        made, plain = factory, getattr(getattr(factory, "func", factory), "__name__", type(factory).__name__)
     shown = name or ("subject" if plain == "<lambda>" else plain)
-    return Subject(shown, factory, **settings)
+    return Subject(shown, made, adapter, expected_failures or {}, limit, tier_named(tier), strict, as_is)
 
 
 def check_settings(adapter: object, limit: object) -> None:

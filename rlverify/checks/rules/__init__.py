@@ -9,7 +9,7 @@ A file is about one kind of behaviour, and a rule says its family itself. `optim
 4. ``python -m tests.engine.rules_page``, which writes its section of ``docs/checks.md``.
 """
 
-from rlverify.checks.rules import (
+from rlverify.checks.rules import (  # noqa: F401
     gates,
     identity,
     normalizers,
@@ -21,16 +21,3 @@ from rlverify.checks.rules import (
     safety,
     training_settings,
 )
-
-__all__ = [
-    "gates",
-    "identity",
-    "normalizers",
-    "numerics",
-    "recurrence",
-    "resume",
-    "resumed_options",
-    "rollouts",
-    "safety",
-    "training_settings",
-]

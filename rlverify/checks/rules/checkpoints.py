@@ -6,20 +6,21 @@ import importlib
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Unpack
 
 from rlverify.checks.adapters.adapter import NotSupportedError
+from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding, CheckRecord
-from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.kinds import CheckOptions, Kind
 from rlverify.checks.engine.rule import compared, failing, passing
+from rlverify.checks.engine.search import listed
 from rlverify.checks.engine.session import OTHER_SEED
 from rlverify.checks.state.random_state import seed_globals
-from rlverify.checks.state.saved_pickles import is_data, pickles_in
+from rlverify.checks.state.saved_pickles import Pickle, is_data, pickles_in
 from rlverify.checks.state.tree import digests
 from rlverify.records.attempts import Crash, attempt
 
@@ -27,6 +28,8 @@ CUTS: Final = (0.0, 0.5, 0.99)
 """Parts of a file that are left when it is cut off."""
 PLACES: Final = 16
 """Bytes of a file that are changed, one at a time."""
+PICKLES: Final = 4
+"""Pickles, or names that they import, that a failure names."""
 NAME: Final = "checkpoint"
 
 
@@ -44,6 +47,18 @@ class CheckpointSubject:
         made = self.make()
         self.change(made)
         return made
+
+    @contextmanager
+    def saved(self, made: Any) -> Iterator[Path]:
+        """The path at which an object is saved, in a folder of its own."""
+        with tempfile.TemporaryDirectory(prefix="rlverify-check-") as name:
+            path = Path(name) / NAME
+            self.save(made, path)
+            yield path
+
+    def loaded(self, path: Path) -> dict[str, str]:
+        """Digests of the object that is loaded from a path."""
+        return digests(self.load(path, self.make()))
 
 
 CHECKPOINTS: Final = Kind[CheckpointSubject]("checkpoints", "check_checkpoint")
@@ -70,73 +85,46 @@ def check_checkpoint(
     return CHECKPOINTS.check(subject, save, lambda: _saved_and_read(subject), **options)
 
 
-@contextmanager
-def _folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="rlverify-check-") as name:
-        yield Path(name)
-
-
-def _saved_and_read(subject: CheckpointSubject) -> Any:
-    with _folder() as folder:
-        subject.save(subject.changed(), folder / NAME)
-        return subject.load(folder / NAME, subject.make())
+def _saved_and_read(subject: CheckpointSubject) -> None:
+    with subject.saved(subject.changed()) as path:
+        subject.load(path, subject.make())
 
 
 def _compared(expected: dict[str, str], found: dict[str, str], what: str) -> CheckFinding:
     return compared(expected, found, f"{{}} of {len(expected)} values {what}")
 
 
-def _files(folder: Path) -> list[Path]:
+def files_in(folder: Path) -> list[Path]:
+    """What was saved into a folder."""
     found = sorted(each for each in folder.rglob("*") if each.is_file())
     if not found:
         raise NotSupportedError("save() writes no file")
     return found
 
 
-def _also_changes(subject: CheckpointSubject) -> CheckpointSubject:
-    def save(made: Any, path: Path) -> None:
-        subject.save(made, path)
-        subject.change(made)
-
-    return replace(subject, save=save)
+def _load_or_make(subject: CheckpointSubject, path: Path, fresh: Any) -> Any:
+    found = attempt(lambda: subject.load(path, fresh))
+    return subject.make() if isinstance(found, Crash) else found
 
 
-def _lenient(subject: CheckpointSubject) -> CheckpointSubject:
-    """A file that cannot be read gives a fresh object."""
-
-    def load(path: Path, fresh: Any) -> Any:
-        found = attempt(lambda: subject.load(path, fresh))
-        return subject.make() if isinstance(found, Crash) else found
-
-    return replace(subject, load=load)
+def _delete(_subject: CheckpointSubject, _made: Any, path: Path) -> None:
+    for old in path.parent.glob(f"{path.name}*"):
+        if old.is_file():
+            old.unlink()
 
 
-def _deletes_first(subject: CheckpointSubject) -> CheckpointSubject:
-    def save(made: Any, path: Path) -> None:
-        for old in path.parent.glob(f"{path.name}*"):
-            if old.is_file():
-                old.unlink()
-        subject.save(made, path)
-
-    return replace(subject, save=save)
-
-
-def _calls(subject: CheckpointSubject) -> CheckpointSubject:
-    def save(made: Any, path: Path) -> None:
-        subject.save(made, path)
-        (path.parent / "rlverify.pkl").write_bytes(b"cbuiltins\nprint\n(tR.")
-
-    return replace(subject, save=save)
-
-
-@CHECKPOINTS.rule(
-    "high",
-    faults=[
-        GenericFault(
-            "return the fresh object in load()", lambda subject: replace(subject, load=lambda _path, fresh: fresh)
-        )
-    ],
+FORGETS: Final = faults.instead("load", "return the fresh object in load()", lambda _subject, _path, fresh: fresh)
+CHANGES: Final = faults.after("save", "change the object", lambda subject, _none, made, _path: subject.change(made))
+LENIENT: Final = faults.instead("load", "return a fresh object for files that cannot be read", _load_or_make)
+DELETES: Final = faults.before("save", "delete the older file first", _delete)
+CALLS: Final = faults.after(
+    "save",
+    "save a pickle that calls a function",
+    lambda *given: (given[-1].parent / "rlverify.pkl").write_bytes(b"cbuiltins\nprint\n(tR."),
 )
+
+
+@CHECKPOINTS.rule("high", faults=[FORGETS])
 def checkpoint_restores_everything(subject: CheckpointSubject) -> CheckFinding:
     """What is loaded equals what was saved.
 
@@ -144,13 +132,12 @@ def checkpoint_restores_everything(subject: CheckpointSubject) -> CheckFinding:
     """
     saved = subject.changed()
     expected = digests(saved)
-    with _folder() as folder:
-        subject.save(saved, folder / NAME)
+    with subject.saved(saved) as path:
         seed_globals(OTHER_SEED)
-        return _compared(expected, digests(subject.load(folder / NAME, subject.make())), "differ after the load")
+        return _compared(expected, subject.loaded(path), "differ after the load")
 
 
-@CHECKPOINTS.rule("high", faults=[GenericFault("change the object", _also_changes)])
+@CHECKPOINTS.rule("high", faults=[CHANGES])
 def saving_changes_nothing(subject: CheckpointSubject) -> CheckFinding:
     """Saving changes nothing.
 
@@ -158,12 +145,11 @@ def saving_changes_nothing(subject: CheckpointSubject) -> CheckFinding:
     """
     saved = subject.changed()
     before = digests(saved)
-    with _folder() as folder:
-        subject.save(saved, folder / NAME)
-    return _compared(before, digests(saved), "changed")
+    with subject.saved(saved):
+        return _compared(before, digests(saved), "changed")
 
 
-@CHECKPOINTS.rule("high", faults=[GenericFault("return a fresh object for files that cannot be read", _lenient)])
+@CHECKPOINTS.rule("high", faults=[LENIENT])
 def truncated_file_is_refused(subject: CheckpointSubject) -> CheckFinding:
     """A file that is cut off is refused.
 
@@ -174,7 +160,7 @@ def truncated_file_is_refused(subject: CheckpointSubject) -> CheckFinding:
     )
 
 
-@CHECKPOINTS.rule("medium", faults=[GenericFault("return a fresh object for files that cannot be read", _lenient)])
+@CHECKPOINTS.rule("medium", faults=[LENIENT])
 def changed_byte_is_refused(subject: CheckpointSubject) -> CheckFinding:
     """A file with a changed byte is refused, or loads to the same object.
 
@@ -192,36 +178,34 @@ def _refused(subject: CheckpointSubject, broken: Callable[[bytes], list[tuple[st
     """Whether every broken form of every file raises or loads to the same object."""
     saved = subject.changed()
     expected = digests(saved)
-    with _folder() as folder:
-        subject.save(saved, folder / NAME)
-        for file in _files(folder):
+    with subject.saved(saved) as path:
+        for file in files_in(path.parent):
             content = file.read_bytes()
             for what, replaced in broken(content):
                 file.write_bytes(replaced)
-                found = attempt(lambda: digests(subject.load(folder / NAME, subject.make())))
+                found = attempt(lambda: subject.loaded(path))
                 if not isinstance(found, Crash) and found != expected:
                     return failing("load() returns another object without an error", where=f"{file.name}: {what}")
             file.write_bytes(content)
     return passing()
 
 
-@CHECKPOINTS.rule("high", faults=[GenericFault("delete the older file first", _deletes_first)])
+@CHECKPOINTS.rule("high", faults=[DELETES])
 def failed_save_keeps_the_old_file(subject: CheckpointSubject) -> CheckFinding:
     """A save that fails leaves the older file as it was.
 
     A save that writes over the only checkpoint loses the whole run. Write to another name, and rename it at the end.
     """
     saved = subject.changed()
-    with _folder() as folder:
-        subject.save(saved, folder / NAME)
-        expected = digests(subject.load(folder / NAME, subject.make()))
-        largest = max(each.stat().st_size for each in _files(folder))
+    with subject.saved(saved) as path:
+        expected = subject.loaded(path)
+        largest = max(each.stat().st_size for each in files_in(path.parent))
         subject.change(saved)
         with _files_of_at_most(largest // 2):
-            ended = attempt(lambda: subject.save(saved, folder / NAME))
+            ended = attempt(lambda: subject.save(saved, path))
         if not isinstance(ended, Crash):
             return failing("save() raises nothing where the disk is full", where=NAME)
-        found = attempt(lambda: digests(subject.load(folder / NAME, subject.make())))
+        found = attempt(lambda: subject.loaded(path))
     if isinstance(found, Crash):
         return failing(f"the older file cannot be loaded: {found.line}", where=NAME)
     return _compared(expected, found, "differ in the older file")
@@ -243,18 +227,26 @@ def _files_of_at_most(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, old)
 
 
-@CHECKPOINTS.rule("high", faults=[GenericFault("save a pickle that calls a function", _calls)])
+@CHECKPOINTS.rule("high", faults=[CALLS])
 def checkpoint_runs_nothing_when_read(subject: CheckpointSubject) -> CheckFinding:
     """Reading the file imports nothing but what builds plain data and tensors.
 
     The pickles in the file name no function and no class except those that build arrays and containers. Unpickling
     calls the functions that a file names. The names are read from its instructions; it is not loaded.
     """
-    with _folder() as folder:
-        subject.save(subject.changed(), folder / NAME)
-        found = [each for file in _files(folder) for each in pickles_in(file)]
-    risky = [(each.place, name) for each in found for name in each.imported if not is_data(name)]
+    with subject.saved(subject.changed()) as path:
+        return imports_of(pickles_in_all(path.parent))
+
+
+def pickles_in_all(folder: Path) -> list[Pickle]:
+    """The pickles in everything that was saved into a folder."""
+    return [found for file in files_in(folder) for found in pickles_in(file)]
+
+
+def imports_of(pickles: Sequence[Pickle], why: str = "") -> CheckFinding:
+    """Whether pickles import nothing but what builds plain data and tensors."""
+    risky = [(each.place, name) for each in pickles for name in each.imported if not is_data(name)]
     if not risky:
         return passing()
     names = list(dict.fromkeys(name for _, name in risky))
-    return failing(f"{len(names)} names are imported: {', '.join(names[:4])}", where=risky[0][0])
+    return failing(f"{len(names)} names are imported: {listed(names, PICKLES)}", where=risky[0][0], why=why)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final, Unpack
 
 import numpy as np
 
 from rlverify.checks.adapters import driving
 from rlverify.checks.engine.check_records import CheckFinding, CheckRecord
-from rlverify.checks.engine.faults import GenericFault
+from rlverify.checks.engine.faults import GenericFault, instead
 from rlverify.checks.engine.kinds import CheckOptions, Kind
 from rlverify.checks.engine.rule import compared, failing, passing
 from rlverify.checks.engine.session import OTHER_SEED, first_difference
+from rlverify.checks.state.leaves import is_tensor
 from rlverify.checks.state.random_state import seed_globals
-from rlverify.checks.state.tree import children, digests, is_tensor
+from rlverify.checks.state.tree import children, digests
 
 BEFORE: Final = 7
 AFTER: Final = 31
@@ -32,14 +32,18 @@ class EnvStateSubject:
     get_state: Callable[[Any], Any]
     set_state: Callable[[Any, Any], object]
 
-    def started(self) -> tuple[Any, list[Any]]:
-        """An environment in the middle of an episode, and the actions that follow."""
+    def started(self) -> tuple[Any, Any, list[Any]]:
+        """An environment in the middle of an episode, its state there, and the actions that follow."""
+        env = self.make()
+        actions = driving.started(env, BEFORE, AFTER)
+        return env, self.get_state(env), actions
+
+    def moved(self, state: Any) -> Any:
+        """Another environment, which is given a state."""
         env = self.make()
         driving.reset(env)
-        actions = driving.actions(env, BEFORE + AFTER)
-        for action in actions[:BEFORE]:
-            driving.step(env, action)
-        return env, actions[BEFORE:]
+        self.set_state(env, state)
+        return env
 
 
 ENV_STATES: Final = Kind[EnvStateSubject]("states of environments", "check_env_state")
@@ -73,10 +77,6 @@ def _judged(expected: Sequence[Any], found: Sequence[Any]) -> CheckFinding:
     return passing() if number is None else failing("the environment goes on otherwise", where=f"step {number}")
 
 
-def _ignoring(subject: EnvStateSubject) -> EnvStateSubject:
-    return replace(subject, set_state=lambda _env, _state: None)
-
-
 def _aliasing(subject: EnvStateSubject) -> EnvStateSubject:
     """The state holds the environment itself."""
     return replace(
@@ -88,54 +88,50 @@ def _aliasing(subject: EnvStateSubject) -> EnvStateSubject:
 
 def _keeping(subject: EnvStateSubject) -> EnvStateSubject:
     """The environment notes its steps in the state that it was given."""
-    return replace(
-        subject, get_state=lambda env: [subject.get_state(env), 0], set_state=partial(_set_and_note, subject)
-    )
+
+    def set_state(env: Any, state: list[Any]) -> None:
+        subject.set_state(env, state[0])
+        state[1] += 1
+
+    return replace(subject, get_state=lambda env: [subject.get_state(env), 0], set_state=set_state)
 
 
-def _set_and_note(subject: EnvStateSubject, env: Any, state: list[Any]) -> None:
-    subject.set_state(env, state[0])
-    state[1] += 1
+IGNORES: Final = instead("set_state", "ignore set_state()", lambda *_: None)
+ALIASES: Final = GenericFault("return the environment with the state", _aliasing)
 
 
-@ENV_STATES.rule("high", faults=[GenericFault("ignore set_state()", _ignoring)])
+@ENV_STATES.rule("high", faults=[IGNORES])
 def env_state_continues(subject: EnvStateSubject) -> CheckFinding:
     """An environment whose state is set goes on as it did.
 
     What is missing in the state, most often the random generator or a counter of steps, shows at some later step.
     """
-    env, actions = subject.started()
-    state = subject.get_state(env)
+    env, state, actions = subject.started()
     expected = _steps(env, actions)
     subject.set_state(env, state)
     return _judged(expected, _steps(env, actions))
 
 
-@ENV_STATES.rule("high", faults=[GenericFault("ignore set_state()", _ignoring)])
+@ENV_STATES.rule("high", faults=[IGNORES])
 def env_state_moves(subject: EnvStateSubject) -> CheckFinding:
     """Another environment goes on with the state of the first.
 
     A new environment that is given the state goes on as the first one, also if global generators differ. This is what
     resuming needs: the process that reads a state is not the one that took it.
     """
-    env, actions = subject.started()
-    state = subject.get_state(env)
+    env, state, actions = subject.started()
     expected = _steps(env, actions)
     seed_globals(OTHER_SEED)
-    other = subject.make()
-    driving.reset(other)
-    subject.set_state(other, state)
-    return _judged(expected, _steps(other, actions))
+    return _judged(expected, _steps(subject.moved(state), actions))
 
 
-@ENV_STATES.rule("high", faults=[GenericFault("return the environment with the state", _aliasing)])
+@ENV_STATES.rule("high", faults=[ALIASES])
 def env_state_is_a_copy(subject: EnvStateSubject) -> CheckFinding:
     """A state that was taken does not change while the environment goes on.
 
     A state that holds the environment's own arrays is the state of a later step when it is used.
     """
-    env, actions = subject.started()
-    state = subject.get_state(env)
+    env, state, actions = subject.started()
     before = digests(state)
     _steps(env, actions)
     return compared(before, digests(state), "{} values of the state changed")
@@ -147,25 +143,20 @@ def set_state_copies(subject: EnvStateSubject) -> CheckFinding:
 
     Otherwise one state can be used once: the second environment that gets it starts elsewhere.
     """
-    env, actions = subject.started()
-    state = subject.get_state(env)
+    _, state, actions = subject.started()
     before = digests(state)
-    other = subject.make()
-    driving.reset(other)
-    subject.set_state(other, state)
-    _steps(other, actions)
+    _steps(subject.moved(state), actions)
     return compared(before, digests(state), "{} values of the state changed")
 
 
-@ENV_STATES.rule("medium", faults=[GenericFault("return the environment with the state", _aliasing)])
+@ENV_STATES.rule("medium", faults=[ALIASES])
 def env_state_needs_no_pickle(subject: EnvStateSubject) -> CheckFinding:
     """A state holds plain values and arrays of numbers only.
 
     A state is made of numbers, texts, arrays of numbers, lists, tuples and dictionaries. Such a state can be written
     and read without pickle, which would run whatever a file names.
     """
-    env, _ = subject.started()
-    strange = _strange("state", subject.get_state(env))
+    strange = _strange("state", subject.started()[1])
     return failing(f"it holds a {strange[1]}", where=strange[0]) if strange else passing()
 
 

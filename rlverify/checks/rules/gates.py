@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from rlverify.checks.engine.search import listed
 from rlverify.checks.engine.session import SubjectSession, Trained, first_difference
 from rlverify.checks.state.owners import owner_of_class
 from rlverify.checks.state.random_state import global_state, set_global_state
-from rlverify.checks.state.trained import optimizer_names
+from rlverify.checks.state.trained import before_each_step, groups_of, named_optimizers
 from rlverify.checks.state.tree import digests, unequal, walk
 from rlverify.records.attempts import Crash, attempt, places_of
 
@@ -41,7 +41,7 @@ def deterministic(session: SubjectSession) -> CheckFinding:
     if first.result == second.result:
         return passing()
     is_unseeded = session.run(lambda: getattr(session.make(), "seed", 0) is None)
-    return failing(**apart(first, second), why="the model has seed=None" if is_unseeded else "")
+    return apart(first, second, why="the model has seed=None" if is_unseeded else "")
 
 
 def observations(session: SubjectSession) -> list[GenericFault]:
@@ -56,12 +56,11 @@ def observing_changes_nothing(session: SubjectSession) -> CheckFinding:
 
     If looking at a model changes it, evaluations and checkpoints change the result of training.
     """
-    adapter = session.adapter
 
     def observed(folder: Path) -> Trained:
         model, trace = session.trained_with_trace()
         unsupported = []
-        for observe in (lambda: adapter.act(model), lambda: adapter.save(model, folder)):
+        for observe in _observations(session, model, folder).values():
             try:
                 observe()
             except NotSupportedError as error:
@@ -77,7 +76,12 @@ def observing_changes_nothing(session: SubjectSession) -> CheckFinding:
     if found.result == expected.result:
         return passing()
     why = session.run(lambda: _changes(session)) if session.tier.finds_reasons else ""
-    return failing(**apart(expected, found), why=why)
+    return apart(expected, found, why=why)
+
+
+def _observations(session: SubjectSession, model: Any, folder: Path) -> dict[str, Callable[[], Any]]:
+    adapter = session.adapter
+    return {"act()": lambda: adapter.act(model), "save()": lambda: adapter.save(model, folder)}
 
 
 def _changes(session: SubjectSession) -> str:
@@ -85,11 +89,7 @@ def _changes(session: SubjectSession) -> str:
     model, found = session.make(), []
     session.learn(model, session.steps)
     with session.folder() as folder:
-        observed: dict[str, Callable[[], Any]] = {
-            "act()": lambda: session.adapter.act(model),
-            "save()": lambda: session.adapter.save(model, folder),
-        }
-        for name, observe in observed.items():
+        for name, observe in _observations(session, model, folder).items():
             before, generators = walk(model), digests(global_state())
             with suppress(NotSupportedError):
                 observe()
@@ -119,46 +119,38 @@ def pieces_equal_whole(session: SubjectSession) -> CheckFinding:
     """
     pieces = session.steps, session.steps_after
 
-    def at_once() -> tuple[Trained, list[Rates]]:
+    def noted(*pieces: int) -> tuple[Trained, list[Rates]]:
         model = session.make()
-        noted = _rates_noted(session, model)
-        return session.trained(model, session.learn(model, sum(pieces))), noted
+        rates = _rates_noted(session, model)
+        trace = [each for steps in pieces for each in session.learn(model, steps)]
+        return session.trained(model, trace), rates
 
-    (expected, rates), found = session.run(at_once), whole(session)
+    (expected, rates), found = session.run(lambda: noted(sum(pieces))), whole(session)
     is_equal = found.result == expected.result
     changing = {name for own in rates for name, value in own.items() if value != rates[0].get(name)} - session.volatile
     if is_equal and not changing:
         return passing()
-
-    def in_pieces() -> list[Rates]:
-        model = session.make()
-        noted = _rates_noted(session, model)
-        for each in pieces:
-            session.learn(model, each)
-        return noted
-
-    moments = list(enumerate(zip(rates, session.run(in_pieces) if changing else [], strict=False), start=1))
-    wrong = [(number, name) for number, pair in moments for name in sorted(changing) if _differs(name, *pair)]
+    in_pieces = session.run(lambda: noted(*pieces)[1]) if changing else []
+    moments = list(enumerate(zip(rates, in_pieces, strict=False), start=1))
+    wrong = [
+        (number, name)
+        for number, (one, other) in moments
+        for name in sorted(changing)
+        if one.get(name) != other.get(name)
+    ]
     if not wrong:
-        return passing() if is_equal else failing(**apart(expected, found), causes=["parameters"])
+        return passing() if is_equal else apart(expected, found, causes=["parameters"])
     first, name = wrong[0]
     one, other = moments[first - 1][1]
-    causes = [each for number, each in wrong if number == first or each.endswith(LEARNING_RATE)]
+    causes = dict.fromkeys(each for number, each in wrong if number == first or each.endswith(LEARNING_RATE))
     text = f"{name} is {other.get(name)} in pieces, and {one.get(name)} at once"
     when = f"it shows at moment {first} of {len(rates)}"
-    own: dict[str, Any] = {"causes": list(dict.fromkeys(causes))}
     if is_equal:
-        return failing(text, where=name, why=when, **own)
-    return failing(**apart(expected, found), why=f"{text}; {when}", **own)
+        return failing(text, where=name, why=when, causes=list(causes))
+    return apart(expected, found, why=f"{text}; {when}", causes=list(causes))
 
 
 LEARNING_RATE: Final = "['lr']"
-
-
-def _differs(name: str, one: Rates, other: Rates) -> bool:
-    return one.get(name) != other.get(name)
-
-
 Rates = dict[str, str]
 
 
@@ -169,17 +161,14 @@ def _rates_noted(session: SubjectSession, model: Any) -> list[Rates]:
     def note(*_: Any) -> None:
         public = {name: each for name, each in getattr(model, "__dict__", {}).items() if not name.startswith("_")}
         numbers = {name: each for name, each in public.items() if isinstance(each, float | np.floating)}
-        for name, optimizer in zip(names, optimizers, strict=True):
-            for place, group in enumerate(optimizer.param_groups):
-                numbers[f"{name}.param_groups[{place}]{LEARNING_RATE}"] = float(group.get("lr", 0.0))
+        for place, group in groups_of(optimizers).items():
+            numbers[place + LEARNING_RATE] = float(group.get("lr", 0.0))
         noted.append({name: f"{each:.6g}" for name, each in numbers.items()})
 
-    optimizers = session.adapter.optimizers(model)
-    names = optimizer_names(model, optimizers)
+    optimizers = named_optimizers(model, session.adapter.optimizers(model))
     with suppress(NotSupportedError):
         driving.after_each_step(session.adapter.environment(model), note)
-    for optimizer in optimizers:
-        optimizer.register_step_pre_hook(note)
+    before_each_step(optimizers, note)
     return noted
 
 
@@ -211,19 +200,13 @@ def trained_twice(session: SubjectSession, *, after_another: bool = False) -> Tr
     return session.run(action)
 
 
-class Apart(TypedDict):
-    """What two runs differ in, and where."""
-
-    seen: str
-    where: str
-
-
-def apart(first: Trained, second: Trained) -> Apart:
-    """What two runs differ in, and where, as arguments of `failing`."""
+def apart(first: Trained, second: Trained, when: str = "", **more: Any) -> CheckFinding:
+    """The finding of what two runs differ in, and where."""
     everything, names = {**first.result, **second.result}, unequal(first.result, second.result)
     step = first_difference(first.trace, second.trace)
     seen = f"{len(names)} of {len(everything)} parameters and states of optimizers differ"
-    return {"seen": seen, "where": f"step {step}" if step is not None else names[0]}
+    where = f"step {step}" if step is not None else names[0]
+    return failing(seen, where=where + when, **more)
 
 
 def _cannot_load(*_: Any) -> None:
@@ -258,39 +241,32 @@ AFTER: Final = 40
 """Steps after it, with a reset in the middle."""
 
 
-class _CopyOf(faults.Wrapped):
-    """Copies an environment in its own way."""
+def _copies_as(copied: Callable[[Any, Any], Any]) -> Callable[..., None]:
+    """What gives an environment another copy: what a function of the environment and its copy returns."""
 
-    def environment(self, model: Any) -> Any:
-        env = self.inner.environment(model)
+    def planted(_inner: Any, env: Any, _model: Any) -> None:
         kind = type(env)
-        env.__class__ = type(kind.__name__, (kind,), {"__deepcopy__": lambda own, memo: self.copied(own, kind, memo)})
-        return env
 
-    def copied(self, env: Any, kind: type, memo: dict[int, Any]) -> Any:
-        env.__class__ = kind
-        return copy.deepcopy(env, memo)
+        def deepcopy(own: Any, memo: dict[int, Any]) -> Any:
+            own.__class__ = kind
+            return copied(own, copy.deepcopy(own, memo))
 
+        env.__class__ = type(kind.__name__, (kind,), {"__deepcopy__": deepcopy})
 
-class _CopyIsReset(_CopyOf):
-    def copied(self, env: Any, kind: type, memo: dict[int, Any]) -> Any:
-        found = super().copied(env, kind, memo)
-        driving.reset(found)
-        return found
+    return planted
 
 
-class _CopyIsTheSame(_CopyOf):
-    def copied(self, env: Any, kind: type, memo: dict[int, Any]) -> Any:
-        super().copied(env, kind, memo)
-        return env
+def _reset_copy(_env: Any, copied: Any) -> Any:
+    driving.reset(copied)
+    return copied
 
 
 @rule(
     "gates",
     "medium",
     faults=[
-        GenericFault("reset the copy of the environment", _CopyIsReset),
-        GenericFault("return the environment itself as its copy", _CopyIsTheSame),
+        faults.after("environment", "reset the copy of the environment", _copies_as(_reset_copy)),
+        faults.after("environment", "return the environment itself as its copy", _copies_as(lambda env, _copied: env)),
     ],
     blamed="owner",
 )
@@ -304,11 +280,7 @@ def environment_can_be_copied(session: SubjectSession) -> CheckFinding:
     """
     env = session.adapter.environment(session.make())
     driving.require_this_process(env)
-    driving.reset(env)
-    chosen = driving.actions(env, BEFORE + AFTER)
-    for each in chosen[:BEFORE]:
-        driving.step(env, each)
-    wrong = _wrong_copy(env, chosen[BEFORE:])
+    wrong = _wrong_copy(env, driving.started(env, BEFORE, AFTER))
     if not wrong:
         return passing()
     inside = reversed([*driving.layers(env), *driving.layers_of_one(env)])

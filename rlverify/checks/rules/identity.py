@@ -13,7 +13,7 @@ from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.rule import failing, in_a_process, inconclusive, passing, rule
 from rlverify.checks.engine.session import SubjectSession, digest_of
 from rlverify.checks.rules.training_settings import rates_used, with_own_rate
-from rlverify.checks.state.trained import named_parameters, reachable_tensors
+from rlverify.checks.state.trained import groups_of, named_parameters, numbered_optimizers, reachable_tensors
 from rlverify.checks.state.tree import digests, unequal
 
 
@@ -77,8 +77,8 @@ def _note(graded: set[str], name: str, gradient: Any) -> None:
 
 def _held(session: SubjectSession, model: Any) -> set[int]:
     """The identities of the parameters that the optimizers hold."""
-    groups = (group for optimizer in session.adapter.optimizers(model) for group in optimizer.param_groups)
-    return {id(each) for group in groups for each in group["params"]}
+    groups = groups_of(numbered_optimizers(session.adapter.optimizers(model)))
+    return {id(each) for group in groups.values() for each in group["params"]}
 
 
 def _targeted(session: SubjectSession, model: Any) -> set[int]:
@@ -108,18 +108,14 @@ def learning_rate_zero_freezes(session: SubjectSession) -> CheckFinding:
     targets, used = _targeted(session, model), rates_used(session.adapter.optimizers(model))
     parameters = named_parameters(session.adapter.modules(model), model)
     before = {name: digest_of(each) for name, each in parameters.items() if id(each) not in targets}
-    groups = {
-        f"optimizers[{number}].param_groups[{index}]": group["params"]
-        for number, optimizer in enumerate(session.adapter.optimizers(model))
-        for index, group in enumerate(optimizer.param_groups)
-    }
+    groups = groups_of(numbered_optimizers(session.adapter.optimizers(model)))
     session.learn(model, session.steps)
     after = named_parameters(session.adapter.modules(model), model)
     moved = [name for name, digest in before.items() if name not in after or digest_of(after[name]) != digest]
     if moved:
         others = {place for place, rates in used.items() if any(rates)}
         own = with_own_rate(session, others, used.keys() - others)
-        free = {id(each) for place in own for each in groups[place]}
+        free = {id(each) for place in own for each in groups[place]["params"]}
         moved = [name for name in moved if id(parameters[name]) not in free]
     return failing(f"{len(moved)} parameters moved", where=moved[0]) if moved else passing()
 
@@ -135,12 +131,8 @@ def targets_start_equal(session: SubjectSession) -> CheckFinding:
     targets = session.adapter.target_modules(model)
     if not targets:
         raise NotSupportedError("the model has no target networks")
-    different = [type(each).__name__ for each in targets if not _has_twin(session, model, each)]
+    different = [type(each).__name__ for each in targets if _twin(session, model, each) is None]
     return failing(f"no network equals the target {different[0]}", where=different[0]) if different else passing()
-
-
-def _has_twin(session: SubjectSession, model: Any, target: Any) -> bool:
-    return _twin(session, model, target) is not None
 
 
 def _twin(session: SubjectSession, model: Any, target: Any) -> Any:
@@ -180,7 +172,7 @@ def targets_follow(session: SubjectSession) -> CheckFinding:
     with suppress(NotSupportedError):
         twin = session.adapter.library_twin(session.make())
         old = [_floats(each) for each in session.adapter.target_modules(twin)]
-        for steps in () if twin is model else (session.steps, session.steps_after):
+        for steps in (session.steps, session.steps_after):
             session.learn(twin, steps)
         if old != [_floats(each) for each in session.adapter.target_modules(twin)]:
             return failing(f"{seen}, and they do of a {type(twin).__name__}", where="target_modules()")

@@ -19,91 +19,87 @@ class KnownBug:
     fault: str = ""
 
 
+def _issue(place: str, said: str, fault: str) -> KnownBug:
+    """The report at a place such as ``owner/repository#1``."""
+    repository, _, number = place.partition("#")
+    name = f"{repository.partition('/')[2]} #{number}"
+    return KnownBug(name, f"https://github.com/{repository}/issues/{number}", said, fault)
+
+
 KNOWN_BUGS: Final[dict[str, tuple[KnownBug, ...]]] = {
     "deterministic": (
-        KnownBug(
-            "stable-baselines3 #292",
-            "https://github.com/DLR-RM/stable-baselines3/issues/292",
+        _issue(
+            "DLR-RM/stable-baselines3#292",
             "Training graphs differ from run to run although the global generators are seeded: "
             "the model needs a seed of its own.",
             "draw from a generator without a seed in learn()",
         ),
     ),
     "pieces_equal_whole": (
-        KnownBug(
-            "stable-baselines #619",
-            "https://github.com/hill-a/stable-baselines/issues/619",
+        _issue(
+            "hill-a/stable-baselines#619",
             "Every call of learn() makes a new runner and so resets the environment, "
             "even with reset_num_timesteps=False.",
             "reset the environment at the start of learn()",
         ),
     ),
     "optimizers_hold_the_parameters": (
-        KnownBug(
-            "nni #4521",
-            "https://github.com/microsoft/nni/issues/4521",
+        _issue(
+            "microsoft/nni#4521",
             "Layers are replaced while the optimizer keeps the parameters of the old ones, so none of them is updated.",
             "replace a parameter after learn()",
         ),
     ),
     "learning_rate_zero_freezes": (
-        KnownBug(
-            "stable-baselines3 #735",
-            "https://github.com/DLR-RM/stable-baselines3/issues/735",
+        _issue(
+            "DLR-RM/stable-baselines3#735",
             "get_parameters() shows the learning rate that set_parameters() was given, and training uses the old one.",
             "keep the old learning rate",
         ),
     ),
     "targets_follow": (
-        KnownBug(
-            "stable-baselines3 #996",
-            "https://github.com/DLR-RM/stable-baselines3/issues/996",
+        _issue(
+            "DLR-RM/stable-baselines3#996",
             "DQN does not copy the running statistics of batch normalisation to the target network; labelled a bug.",
             "leave one tensor of a target network as it was",
         ),
     ),
     "resume_is_exact": (
-        KnownBug(
-            "stable-baselines3 #1643",
-            "https://github.com/DLR-RM/stable-baselines3/issues/1643",
+        _issue(
+            "DLR-RM/stable-baselines3#1643",
             "After a load, PPO's environment restarts and the seed is set again, so training in two halves diverges "
             "from training at once.",
             "reset the environment in load()",
         ),
-        KnownBug(
-            "stable-baselines3 #1526",
-            "https://github.com/DLR-RM/stable-baselines3/issues/1526",
+        _issue(
+            "DLR-RM/stable-baselines3#1526",
             "Asks that save() and load() keep the states of the random generators, "
             "without which an interrupted run cannot be reproduced.",
             "seed the global generators in load()",
         ),
     ),
     "learning_rates_continue": (
-        KnownBug(
-            "rsl_rl #221",
-            "https://github.com/leggedrobotics/rsl_rl/issues/221",
+        _issue(
+            "leggedrobotics/rsl_rl#221",
             "load() restores the optimizer's learning rate, and the first update overwrites it with the initial one.",
             "set another learning rate at the first update after load()",
         ),
     ),
     "truncation_is_not_termination": (
-        KnownBug(
-            "cleanrl #457",
-            "https://github.com/vwxyzjn/cleanrl/issues/457",
+        _issue(
+            "vwxyzjn/cleanrl#457",
             "PPO joins truncations and terminations by or, so that no value is bootstrapped where time runs out.",
             "take truncation for termination",
         ),
-        KnownBug(
-            "stable-baselines3 #633",
-            "https://github.com/DLR-RM/stable-baselines3/issues/633",
+        _issue(
+            "DLR-RM/stable-baselines3#633",
             "Asks that on-policy algorithms add the value of the next state to the reward where an episode times out.",
             "take truncation for termination",
         ),
     ),
     "set_parameters_copies": (
-        KnownBug(
-            "pytorch #196083",
-            "https://github.com/pytorch/pytorch/issues/196083",
+        _issue(
+            "pytorch/pytorch#196083",
             "Optimizer.load_state_dict() can leave two optimizers of one process with the same tensors of state, "
             "so a step of one changes the other.",
             "share the optimizer's state in set_parameters()",

@@ -11,7 +11,6 @@ import numpy as np
 from rlverify.checks.adapters import driving
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
-from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import failing, in_a_process, passing, rule
 from rlverify.checks.engine.session import SubjectSession
 from rlverify.checks.rules.training_settings import RESTORES_LAST_GROUP, judged, rates_used
@@ -28,12 +27,11 @@ def _put(state: Mapping[str, Any], values: Mapping[str, Any]) -> None:
             array[...] = values[name]
 
 
-class _ForgetsNormalizer(faults.Wrapped):
-    def load(self, folder: Path, fresh: Any) -> Any:
-        initial = _copied(self.inner.normalizer_state(fresh))
-        model = self.inner.load(folder, fresh)
-        _put(self.inner.normalizer_state(model), initial)
-        return model
+def _forget_normalizer(inner: Any, folder: Path, fresh: Any) -> Any:
+    initial = _copied(inner.normalizer_state(fresh))
+    model = inner.load(folder, fresh)
+    _put(inner.normalizer_state(model), initial)
+    return model
 
 
 def _make_infinite(inner: Any, _trace: Any, model: Any, _steps: int) -> None:
@@ -41,11 +39,10 @@ def _make_infinite(inner: Any, _trace: Any, model: Any, _steps: int) -> None:
     _put(state, dict.fromkeys(state, np.inf))
 
 
-class _LeavesNormalizerBehind(faults.Wrapped):
-    def set_parameters(self, model: Any, parameters: Any) -> None:
-        own = _copied(self.inner.normalizer_state(model))
-        self.inner.set_parameters(model, parameters)
-        _put(self.inner.normalizer_state(model), own)
+def _leave_normalizer_behind(inner: Any, model: Any, parameters: Any) -> None:
+    own = _copied(inner.normalizer_state(model))
+    inner.set_parameters(model, parameters)
+    _put(inner.normalizer_state(model), own)
 
 
 @rule(
@@ -53,7 +50,7 @@ class _LeavesNormalizerBehind(faults.Wrapped):
     "high",
     rests_on=["deterministic", "load_returns_a_model"],
     faults=[
-        GenericFault("leave the normaliser as it was in load()", _ForgetsNormalizer),
+        faults.instead("load", "leave the normaliser as it was in load()", _forget_normalizer),
         faults.after("learn", "write infinity into the statistics", _make_infinite),
     ],
 )
@@ -71,7 +68,7 @@ def normalizer_is_finite_and_saved(session: SubjectSession) -> CheckFinding:
 
         before = session.run(trained)
         broken = [key for key, value in before.items() if not np.all(np.isfinite(value))]
-        if broken:
+        if broken:  # before a load, which may refuse them
             return failing(f"{len(broken)} of {len(before)} statistics are not finite", where=broken[0])
         after = session.run(lambda: _copied(session.adapter.normalizer_state(session.loaded(folder))))
     changed = [key for key in before if key not in after or not np.array_equal(before[key], after[key])]
@@ -88,7 +85,9 @@ def _shown(value: Any) -> str:
 @rule(
     "populations",
     "high",
-    faults=[GenericFault("leave the normaliser behind in set_parameters()", _LeavesNormalizerBehind)],
+    faults=[
+        faults.instead("set_parameters", "leave the normaliser behind in set_parameters()", _leave_normalizer_behind)
+    ],
 )
 @in_a_process
 def statistics_follow_the_policy(session: SubjectSession) -> CheckFinding:

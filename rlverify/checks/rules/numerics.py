@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +14,6 @@ from rlverify.checks.adapters import driving
 from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
-from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import failing, in_a_process, passing, rule
 from rlverify.checks.engine.session import SubjectSession
 from rlverify.checks.state.trained import named_parameters
@@ -29,15 +26,10 @@ TOLERANCE: Final = 1e-5
 """Of a sum in single precision, as a part of the largest value in it."""
 
 
-class _NanGradient(faults.Wrapped):
+def _with_nan(inner: Any, model: Any, _steps: int) -> None:
     """One element of the gradient is NaN at every update."""
-
-    def learn(self, model: Any, steps: int) -> Sequence[Any]:
-        hooks = [each.register_step_pre_hook(_spoil) for each in self.inner.optimizers(model)]
-        trace = self.inner.learn(model, steps)
-        for hook in hooks:
-            hook.remove()
-        return trace
+    for optimizer in inner.optimizers(model):
+        optimizer.register_step_pre_hook(_spoil)
 
 
 def _spoil(optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -50,7 +42,7 @@ def _spoil(optimizer: Any, _args: Any, _kwargs: Any) -> None:
     "numerics",
     "high",
     rests_on=["deterministic"],
-    faults=[GenericFault("divide by zero in every update", _NanGradient)],
+    faults=[faults.before("learn", "divide by zero in every update", _with_nan)],
 )
 @in_a_process
 def one_sample_minibatch(session: SubjectSession) -> CheckFinding:
@@ -70,9 +62,7 @@ def one_sample_minibatch(session: SubjectSession) -> CheckFinding:
     text = ", ".join(f"{key}={value}" for key, value in settings.items())
     if broken:
         return failing(f"with {text}, {len(broken)} parameters are not finite", where=broken[0], causes=[text])
-    return (
-        replace(passing(), seen=f"with {text}, learn() raises {ended.line}") if isinstance(ended, Crash) else passing()
-    )
+    return passing(f"with {text}, learn() raises {ended.line}" if isinstance(ended, Crash) else "")
 
 
 def not_finite(session: SubjectSession, model: Any) -> list[str]:
@@ -180,24 +170,21 @@ def advantages_are_generalised(session: SubjectSession) -> CheckFinding:
 
 def _end_often(env: Any, is_often: list[bool]) -> None:
     """Let a vector of Stable-Baselines3 report the end of an episode every few steps, while a switch is on."""
-    count = itertools.count(1)
 
-    def ended(seen: Any, rewards: Any, ends: Any, infos: Any) -> Any:
-        return seen, rewards, ends | (is_often[0] and next(count) % EVERY == 0), infos
+    def ended(number: int, seen: Any, rewards: Any, ends: Any, infos: Any) -> Any:
+        return seen, rewards, ends | (is_often[0] and number % EVERY == 0), infos
 
     if driving.is_sb3_vector(driving.innermost(env)):
         driving.after_each_step(env, ended)
 
 
-class _GoesOnAfterAnError(faults.Wrapped):
-    """Catches what learn() raises, and has NaN in a parameter in its place."""
-
-    def learn(self, model: Any, steps: int) -> Sequence[Any]:
-        found = attempt(lambda: self.inner.learn(model, steps))
-        if not isinstance(found, Crash):
-            return found
-        _set_to_nan(self.inner, model)
-        return ()
+def _go_on_after_an_error(inner: Any, model: Any, steps: int) -> Any:
+    """Catch what learn() raises, and have NaN in a parameter in its place."""
+    found = attempt(lambda: inner.learn(model, steps))
+    if not isinstance(found, Crash):
+        return found
+    _set_to_nan(inner, model)
+    return ()
 
 
 def _set_to_nan(adapter: Any, model: Any) -> None:
@@ -210,7 +197,7 @@ def _set_to_nan(adapter: Any, model: Any) -> None:
     "medium",
     rests_on=["deterministic"],
     faults=[
-        GenericFault("catch the error and go on with NaN in the parameters", _GoesOnAfterAnError),
+        faults.instead("learn", "catch the error and go on with NaN in the parameters", _go_on_after_an_error),
         faults.after("learn", "write NaN into the parameters", lambda inner, _, model, _n: _set_to_nan(inner, model)),
     ],
 )
@@ -225,10 +212,8 @@ def nan_observation_is_reported(session: SubjectSession) -> CheckFinding:
     _break(session.adapter.environment(model))
     ended = attempt(lambda: session.adapter.learn(model, steps))
     broken = not_finite(session, model)
-    if isinstance(ended, Crash):
-        return replace(passing(), seen=f"learn() raises {ended.line}")
-    if not broken:
-        return replace(passing(), seen="every parameter stays finite")
+    if isinstance(ended, Crash) or not broken:
+        return passing(f"learn() raises {ended.line}" if isinstance(ended, Crash) else "every parameter stays finite")
     return failing(f"learn() returns, and {len(broken)} parameters are not finite", where=broken[0], causes=["learn()"])
 
 
@@ -238,12 +223,9 @@ def _break(env: Any) -> None:
     space = driving.observation_space(driving.innermost(env))
     if not np.issubdtype(getattr(space, "dtype", None) or np.int64, np.floating):
         raise NotSupportedError("the observations are no floating-point numbers")
-    count = 0
 
-    def broken(observation: Any, *others: Any) -> Any:
-        nonlocal count
-        count += 1
-        is_due = count >= FIRST and count % EVERY == 0
+    def broken(number: int, observation: Any, *others: Any) -> Any:
+        is_due = number >= FIRST and number % EVERY == 0
         return (np.full_like(observation, np.nan), *others) if is_due else None
 
     driving.after_each_step(env, broken)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 
 from rlverify.checks.adapters.adapter import NotSupportedError
-from rlverify.checks.engine.faults import GenericFault
+from rlverify.checks.engine.faults import GenericFault, after, before, instead
 from rlverify.checks.state.tree import digests
 from rlverify.records.attempts import Crash, attempt
 
@@ -29,6 +29,17 @@ def pulled(parameter: torch.Tensor, step: int) -> torch.Tensor:
     """The gradient of the problem: towards a point, with a part that changes from step to step."""
     noise = torch.linspace(-1, 1, parameter.numel(), dtype=parameter.dtype).reshape(parameter.shape)
     return (parameter.detach() - 0.5) + noise * ((step * 7) % 5 - 2) / 4
+
+
+def pulled_with(value: float, part: slice = slice(1)) -> Gradient:
+    """The same gradient, a part of which has a value; by default its first element."""
+
+    def gradient(parameter: torch.Tensor, step: int) -> torch.Tensor:
+        found = pulled(parameter, step)
+        found.view(-1)[part] = value
+        return found
+
+    return gradient
 
 
 @dataclass
@@ -83,6 +94,12 @@ class OptimizerSubject:
             parameters.append(torch.nn.Parameter(drawn.to(dtype)))
         return OptimizerRun(parameters, training(self.factory(parameters)))
 
+    def started(self, count: int) -> OptimizerRun:
+        """New parameters and a new optimizer, after some steps."""
+        running = self.start()
+        self.steps(running, count)
+        return running
+
     def steps(self, running: OptimizerRun, count: int, gradient: Gradient = pulled) -> None:
         """Make steps with gradients of a function of parameter and step."""
         for _ in range(count):
@@ -96,8 +113,7 @@ class OptimizerSubject:
             total = torch.zeros(())
             for parameter in running.parameters:
                 given = gradient(parameter, running.count)
-                given_or_sparse = given.to_sparse() if given is not None and self.sparse else given
-                parameter.grad = given_or_sparse
+                parameter.grad = given.to_sparse() if given is not None and self.sparse else given
                 total = total + (0 if given is None else (given.detach().float() ** 2).sum())
             return total
 
@@ -117,19 +133,15 @@ class OptimizerSubject:
 
     def evaluated(self, running: OptimizerRun) -> None:
         """Switch to evaluation and back, as an evaluation in the middle of training does."""
-        if not has_modes(running.optimizer):
+        evaluate = getattr(running.optimizer, "eval", None)
+        if not callable(evaluate) or not callable(getattr(running.optimizer, "train", None)):
             raise NotSupportedError("the optimizer has no train() and eval()")
-        running.optimizer.eval()  # type: ignore[attr-defined]
+        evaluate()
         training(running.optimizer)
 
     def copied(self, running: OptimizerRun) -> OptimizerRun:
         """A deep copy of parameters and optimizer."""
         return copy.deepcopy(running)
-
-
-def has_modes(optimizer: object) -> bool:
-    """Whether an optimizer has a mode for training and one for evaluation, as those of schedulefree have."""
-    return callable(getattr(optimizer, "train", None)) and callable(getattr(optimizer, "eval", None))
 
 
 def training(optimizer: Any) -> Any:
@@ -168,86 +180,67 @@ def broken_leaves(running: OptimizerRun) -> list[str]:
 SIZE: Final = 1e-3
 
 
-class _ForgetsState(OptimizerSubject):
-    def load(self, running: OptimizerRun, state: dict[str, Any]) -> None:
-        """Load the options and no state; options too, where there is no state; nothing of another shape."""
-        if "state" in state:
-            running.optimizer.load_state_dict({**state, "state": {}})
-            training(running.optimizer)
-        if not state_of(state):
-            running.optimizer.param_groups[0]["lr"] *= 0.5
+def _load_options(_subject: Any, running: OptimizerRun, state: dict[str, Any]) -> None:
+    """Load the options and no state; options too, where there is no state; nothing of another shape."""
+    if "state" in state:
+        running.optimizer.load_state_dict({**state, "state": {}})
+        training(running.optimizer)
+    if not state_of(state):
+        running.optimizer.param_groups[0]["lr"] *= 0.5
 
 
-class _ForgetsStateInCopies(OptimizerSubject):
-    def copied(self, running: OptimizerRun) -> OptimizerRun:
-        found = super().copied(running)
-        if not found.optimizer.state:
-            found.optimizer.param_groups[0]["lr"] *= 0.5
-        found.optimizer.state.clear()
-        return found
+def _forget_state(_subject: Any, copied: OptimizerRun, _running: OptimizerRun) -> None:
+    if not copied.optimizer.state:
+        copied.optimizer.param_groups[0]["lr"] *= 0.5
+    copied.optimizer.state.clear()
 
 
-class _Shares(OptimizerSubject):
-    def load(self, running: OptimizerRun, state: dict[str, Any]) -> None:
-        super().load(running, state)
-        for number, parameter in enumerate(running.parameters):
-            running.optimizer.state[parameter].update(state.get("state", {}).get(number, {}))
+def _share(_subject: Any, _none: None, running: OptimizerRun, state: dict[str, Any]) -> None:
+    for number, parameter in enumerate(running.parameters):
+        running.optimizer.state[parameter].update(state.get("state", {}).get(number, {}))
 
 
-class _ForgetsToTrain(OptimizerSubject):
+def _stay_in_evaluation(_subject: Any, _none: None, running: OptimizerRun) -> None:
     """An evaluation leaves the parameters where evaluation had them: a little elsewhere."""
-
-    def evaluated(self, running: OptimizerRun) -> None:
-        super().evaluated(running)
-        for parameter in running.parameters:
-            parameter.data.add_(SIZE)
+    for parameter in running.parameters:
+        parameter.data.add_(SIZE)
 
 
-class _OwnRate(OptimizerSubject):
-    """Steps with a learning rate of its own."""
-
-    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
-        for group in running.optimizer.param_groups:
-            group["lr"] = SIZE
-        super().step(running, gradient)
+def _set_own_rate(_subject: Any, running: OptimizerRun, _gradient: Gradient) -> None:
+    for group in running.optimizer.param_groups:
+        group["lr"] = SIZE
 
 
-class _SwallowsNan(OptimizerSubject):
-    """Writes gradients that are not finite into the parameters."""
-
-    def step(self, running: OptimizerRun, gradient: Gradient) -> None:
-        given = [gradient(each, running.count) for each in running.parameters]
-        with suppress(RuntimeError, ValueError, ArithmeticError):
-            super().step(running, gradient)
-        for parameter, each in zip(running.parameters, given, strict=True):
-            if each is not None and not torch.isfinite(each).all():
-                parameter.data.add_(each)
-
-
-def _planted(text: str, kind: type[OptimizerSubject]) -> GenericFault:
-    return GenericFault(text, lambda subject: kind(subject.factory))
+def _swallow_nan(subject: OptimizerSubject, running: OptimizerRun, gradient: Gradient) -> None:
+    """Write gradients that are not finite into the parameters."""
+    given = [gradient(each, running.count) for each in running.parameters]
+    with suppress(RuntimeError, ValueError, ArithmeticError):
+        subject.step(running, gradient)
+    for parameter, each in zip(running.parameters, given, strict=True):
+        if each is not None and not torch.isfinite(each).all():
+            parameter.data.add_(each)
 
 
 def _after_steps(text: str, change: Callable[[OptimizerRun, Any, Any], object]) -> GenericFault:
     """A fault that changes every parameter after each step, given the run, the parameter and its gradient or zeros."""
 
-    class Changing(OptimizerSubject):
-        def step(self, running: OptimizerRun, gradient: Gradient) -> None:
-            super().step(running, gradient)
-            for parameter in running.parameters:
-                given = gradient(parameter, running.count)
-                change(running, parameter.data, torch.zeros_like(parameter) if given is None else given)
+    def changed(_subject: Any, _none: None, running: OptimizerRun, gradient: Gradient) -> None:
+        for parameter in running.parameters:
+            given = gradient(parameter, running.count)
+            change(running, parameter.data, torch.zeros_like(parameter) if given is None else given)
 
-    return _planted(text, Changing)
+    return after("step", text, changed)
 
 
-FORGETS_STATE: Final = _planted("forget the state in load_state_dict()", _ForgetsState)
-FORGETS_STATE_IN_COPIES: Final = _planted("forget the state in a copy", _ForgetsStateInCopies)
-SHARES: Final = _planted("keep the tensors of the dictionary in load_state_dict()", _Shares)
+FORGETS_STATE: Final = instead("load", "forget the state in load_state_dict()", _load_options)
+FORGETS_STATE_IN_COPIES: Final = after("copied", "forget the state in a copy", _forget_state)
+SHARES: Final = after("load", "keep the tensors of the dictionary in load_state_dict()", _share)
 MOVES: Final = _after_steps("move every parameter at every step", lambda _running, data, _given: data.add_(SIZE))
-STAYS_IN_EVALUATION: Final = _planted("leave the parameters of evaluation when training goes on", _ForgetsToTrain)
-OWN_RATE: Final = _planted("step with another learning rate", _OwnRate)
-SWALLOWS_NAN: Final = _planted("add gradients that are not finite to the parameters", _SwallowsNan)
+STAYS_IN_EVALUATION: Final = after(
+    "evaluated", "leave the parameters of evaluation when training goes on", _stay_in_evaluation
+)
+OWN_RATE: Final = before("step", "step with another learning rate", _set_own_rate)
+SWALLOWS_NAN: Final = instead("step", "add gradients that are not finite to the parameters", _swallow_nan)
 OVERFLOWS: Final = _after_steps("add the cube of the gradient", lambda _running, data, given: data.add_(given**3))
 DIVIDES_BY_GRADIENT: Final = _after_steps(
     "divide by the gradient", lambda _running, data, given: data.add_(given * 0 / (given.abs() + 1e-45))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final, Unpack
 
 import torch
@@ -15,7 +14,14 @@ from rlverify.checks.engine.check_records import CheckFinding, CheckRecord
 from rlverify.checks.engine.kinds import CheckOptions, Kind
 from rlverify.checks.engine.rule import compared, failing, passing
 from rlverify.checks.rules import optimizer_faults as planted
-from rlverify.checks.rules.optimizer_faults import OptimizerRun, OptimizerSubject, broken_leaves, pulled, set_options
+from rlverify.checks.rules.optimizer_faults import (
+    OptimizerRun,
+    OptimizerSubject,
+    broken_leaves,
+    pulled,
+    pulled_with,
+    set_options,
+)
 from rlverify.checks.state.tree import walk
 from rlverify.records.attempts import Crash, attempt
 
@@ -53,8 +59,7 @@ def state_dict_continues(subject: OptimizerSubject) -> CheckFinding:
 
     What is not in the state dictionary is lost at every restart. The file is read by `torch.load(weights_only=True)`.
     """
-    running = subject.start()
-    subject.steps(running, STEPS)
+    running = subject.started(STEPS)
     resumed = subject.start()
     for own, parameter in zip(resumed.parameters, running.parameters, strict=True):
         own.data.copy_(parameter.data)
@@ -74,8 +79,7 @@ def deepcopy_continues(subject: OptimizerSubject) -> CheckFinding:
 
     Populations and evaluations copy models with their optimizers. State in closures or hooks is not copied.
     """
-    running = subject.start()
-    subject.steps(running, STEPS)
+    running = subject.started(STEPS)
     copied = attempt(lambda: subject.copied(running))
     if isinstance(copied, Crash):
         return failing(f"copy.deepcopy raises {copied.line}", where="copy.deepcopy")
@@ -95,8 +99,7 @@ def load_state_dict_copies(subject: OptimizerSubject) -> CheckFinding:
 
     If tensors are shared, the members of a population change each other's momentum (pytorch/pytorch #196083).
     """
-    source, receiver = subject.start(), subject.start()
-    subject.steps(source, STEPS)
+    source, receiver = subject.started(STEPS), subject.start()
     if not walk(planted.state_of(source.optimizer.state_dict())):
         raise NotSupportedError("the optimizer has no state")
     subject.load(receiver, source.optimizer.state_dict())
@@ -126,8 +129,7 @@ def learning_rate_zero_freezes(subject: OptimizerSubject) -> CheckFinding:
 
     Schedules end at 0, and warm-ups begin there; a parameter that moves then is moved by something else.
     """
-    running = subject.start()
-    subject.steps(running, 2)
+    running = subject.started(2)
     rate = running.optimizer.param_groups[0].get("lr")
     set_options(running, lr=torch.zeros_like(rate) if isinstance(rate, torch.Tensor) else 0.0)
     before = walk(running.values)
@@ -172,20 +174,13 @@ def non_finite_gradients_do_not_stay(subject: OptimizerSubject) -> CheckFinding:
     outcomes = {value: _outcome(subject, value) for value in (math.nan, math.inf)}
     text = "; ".join(f"{value}: {reaction}" for value, (reaction, _) in outcomes.items())
     broken = [where for _, where in outcomes.values() if where]
-    return failing(text, where=broken[0]) if broken else replace(passing(), seen=text)
+    return failing(text, where=broken[0]) if broken else passing(seen=text)
 
 
 def _outcome(subject: OptimizerSubject, value: float) -> tuple[str, str]:
     """What one gradient with a value leads to, and what is broken afterwards; empty if nothing is."""
-
-    def spoilt(parameter: torch.Tensor, step: int) -> torch.Tensor:
-        gradient = pulled(parameter, step)
-        gradient.view(-1)[0] = value
-        return gradient
-
-    running = subject.start()
-    subject.steps(running, 2)
-    ended = attempt(lambda: subject.steps(running, 1, spoilt))
+    running = subject.started(2)
+    ended = attempt(lambda: subject.steps(running, 1, pulled_with(value)))
     if isinstance(ended, Crash) and not broken_leaves(running):
         return "reported", ""
     attempt(lambda: subject.steps(running, STEPS))
@@ -202,11 +197,10 @@ def huge_gradients_stay_finite(subject: OptimizerSubject) -> CheckFinding:
 
     A second moment of infinity never comes back: from then on, the parameter makes steps of size 0 without an error.
     """
-    running = subject.start()
-    subject.steps(running, 2)
+    running = subject.started(2)
     ended = attempt(lambda: subject.steps(running, 1, lambda each, step: pulled(each, step).sign() * HUGE))
     if isinstance(ended, Crash):
-        return replace(passing(), seen=f"reported: {ended.line}")
+        return passing(seen=f"reported: {ended.line}")
     broken = broken_leaves(running)
     if not broken:
         return passing()
@@ -224,12 +218,7 @@ def half_precision_stays_finite(subject: OptimizerSubject) -> CheckFinding:
     Parameters of bfloat16 and float16 keep their type and stay finite, with gradients some of which are 0. A small
     constant that guards a division is 0 in float16 if it is below 6e-8, and 0 / 0 is NaN.
     """
-
-    def with_zeros(parameter: torch.Tensor, step: int) -> torch.Tensor:
-        gradient = pulled(parameter, step)
-        gradient.view(-1)[::2] = 0
-        return gradient
-
+    with_zeros = pulled_with(0, slice(None, None, 2))
     for dtype in HALVES:
         running = subject.start(dtype)
         ended = attempt(lambda running=running: subject.steps(running, STEPS, with_zeros))  # type: ignore[misc]
@@ -252,9 +241,7 @@ def evaluation_changes_nothing(subject: OptimizerSubject) -> CheckFinding:
     Optimizers with ``train()`` and ``eval()`` move the parameters when they are switched. If they do not move them
     back, every evaluation changes training.
     """
-    ends = [subject.start(), subject.start()]
-    for running in ends:
-        subject.steps(running, STEPS)
+    ends = [subject.started(STEPS), subject.started(STEPS)]
     subject.evaluated(ends[1])
     for running in ends:
         subject.steps(running, STEPS)

@@ -9,12 +9,12 @@ import numpy as np
 from rlverify.checks.adapters import driving
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
-from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import failing, in_a_process, inconclusive, passing, rule
 from rlverify.checks.engine.search import listed
 from rlverify.checks.engine.session import SubjectSession
+from rlverify.checks.state.leaves import is_tensor
 from rlverify.checks.state.trained import named_parameters
-from rlverify.checks.state.tree import find, is_tensor, put, walk
+from rlverify.checks.state.tree import find, put, walk
 from rlverify.records.attempts import attempt
 
 STEPS: Final = 6
@@ -29,11 +29,11 @@ MODAL: Final = {"_DropoutNd", "_BatchNorm"}
 """Modules that give other outputs in training than in evaluation."""
 
 
-class _NeverForgets(faults.Wrapped):
-    def recurrent_outputs(self, model: Any, observations: Any, episode_starts: Any) -> Any:
-        return self.inner.recurrent_outputs(model, observations, np.zeros_like(episode_starts))
-
-
+NEVER_FORGETS: Final = faults.instead(
+    "recurrent_outputs",
+    "do not reset the state at the start of an episode",
+    lambda inner, model, seen, starts: inner.recurrent_outputs(model, seen, np.zeros_like(starts)),
+)
 MIXED: Final = faults.after(
     "recurrent_outputs",
     "add a part of the mean over environments to the outputs",
@@ -41,28 +41,19 @@ MIXED: Final = faults.after(
 )
 
 
-class _ChangesBeforeEvaluating(faults.Wrapped):
-    def log_probs(self, model: Any) -> tuple[Any, Any]:
-        for parameter in named_parameters(list(self.inner.modules(model))).values():
-            parameter.data.add_(0.05).mul_(1.05)
-        return self.inner.log_probs(model)
+def _move(inner: Any, model: Any) -> None:
+    for parameter in named_parameters(list(inner.modules(model))).values():
+        parameter.data.add_(0.05).mul_(1.05)
 
 
-@rule(
-    "recurrence", "critical", faults=[GenericFault("do not reset the state at the start of an episode", _NeverForgets)]
-)
+@rule("recurrence", "critical", faults=[NEVER_FORGETS])
 @in_a_process
 def episode_start_forgets(session: SubjectSession) -> CheckFinding:
     """The outputs after the start of an episode do not depend on what came before it.
 
     A state that survives the end of an episode lets the policy see what it cannot see when it is evaluated.
     """
-    model = session.make()
-    first, second = (_observations(session, model, seed) for seed in (0, 1))
-    second = _changed(first, second, lambda own, other: own.__setitem__(slice(START), other[:START]))
-    starts = np.zeros((STEPS, ENVS), dtype=bool)
-    starts[0] = starts[START] = True
-    one, other = (session.adapter.recurrent_outputs(model, each, starts) for each in (first, second))
+    one, other = _outputs(session, np.s_[:START], [0, START])
     if np.array_equal(one[:START], other[:START]):
         return inconclusive("the outputs do not depend on the observations")
     return _equal(one[START:], other[START:], "step")
@@ -75,28 +66,28 @@ def environments_do_not_leak(session: SubjectSession) -> CheckFinding:
 
     A state that is reshaped or indexed in the wrong order mixes environments without an error: shapes still fit.
     """
-    model = session.make()
-    first, second = (_observations(session, model, seed) for seed in (0, 1))
-    second = _changed(first, second, lambda own, other: own.__setitem__((slice(None), 0), other[:, 0]))
-    starts = np.zeros((STEPS, ENVS), dtype=bool)
-    starts[0] = True
-    one, other = (session.adapter.recurrent_outputs(model, each, starts) for each in (first, second))
+    one, other = _outputs(session, np.s_[:, 0], [0])
     if np.array_equal(one[:, 0], other[:, 0]):
         return inconclusive("the outputs do not depend on the observations")
     return _equal(np.swapaxes(one[:, 1:], 0, 1), np.swapaxes(other[:, 1:], 0, 1), "environment")
 
 
-def _observations(session: SubjectSession, model: Any, seed: int) -> Any:
+def _outputs(session: SubjectSession, part: Any, beginnings: list[int]) -> list[Any]:
+    """The outputs for some observations, and for others that differ from them in a part, by step and environment."""
+    model = session.make()
     space = driving.observation_space(session.adapter.environment(model))
-    return driving.observations(space, STEPS, ENVS, seed)
+    first, other = (driving.observations(space, STEPS, ENVS, seed) for seed in (0, 1))
+    starts = np.zeros((STEPS, ENVS), dtype=bool)
+    starts[beginnings] = True
+    return [session.adapter.recurrent_outputs(model, each, starts) for each in (first, _changed(first, other, part))]
 
 
-def _changed(own: Any, other: Any, change: Any) -> Any:
+def _changed(own: Any, other: Any, part: Any) -> Any:
     """A copy of observations in which a part is that of others."""
     if isinstance(own, dict):
-        return {key: _changed(own[key], other[key], change) for key in own}
+        return {key: _changed(own[key], other[key], part) for key in own}
     found = own.copy()
-    change(found, other)
+    found[part] = other[part]
     return found
 
 
@@ -113,7 +104,7 @@ def _equal(one: Any, other: Any, name: str) -> CheckFinding:
 @rule(
     "recurrence",
     "high",
-    faults=[GenericFault("change the parameters between rollout and evaluation", _ChangesBeforeEvaluating)],
+    faults=[faults.before("log_probs", "change the parameters between rollout and evaluation", _move)],
 )
 @in_a_process
 def ratio_is_one_on_a_fresh_rollout(session: SubjectSession) -> CheckFinding:

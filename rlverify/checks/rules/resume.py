@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,21 +23,10 @@ from rlverify.checks.engine.search import Reason, Search
 from rlverify.checks.engine.session import SEED, SubjectSession, Trained
 from rlverify.checks.rules.gates import apart, whole
 from rlverify.checks.rules.lost_numbers import nothing_is_lost
+from rlverify.checks.state.leaves import Leaf, is_tensor
 from rlverify.checks.state.random_state import global_state, seed_globals
-from rlverify.checks.state.tree import (
-    Leaf,
-    children,
-    digests,
-    find,
-    is_tensor,
-    leaf_of,
-    put,
-    unequal,
-    walk,
-)
+from rlverify.checks.state.tree import children, digests, find, leaf_of, put, unequal, walk
 from rlverify.records.attempts import Crash, attempt
-
-Result = TypeVar("Result")
 
 SHOWN: Final = 8
 TIMES: Final = 3
@@ -126,9 +115,7 @@ def _resumed_exactly(session: SubjectSession) -> CheckFinding:
             return passing()
         half = Trained(expected.state, expected.result, expected.trace[len(expected.trace) - len(found.trace) :])
         reason = _reason(session, folder, expected)
-    text = apart(half, found)
-    where = f"{text['where']} after the load"
-    return failing(text["seen"], where=where, why=reason.text, causes=reason.causes, owners=reason.owners)
+    return apart(half, found, " after the load", why=reason.text, causes=reason.causes, owners=reason.owners)
 
 
 def _reason(session: SubjectSession, folder: Path, expected: Trained) -> Reason:
@@ -173,20 +160,19 @@ def _cycled(session: SubjectSession, before: Path, after: Path) -> dict[str, str
     return digests(model)
 
 
-class _LosesArgument(faults.Wrapped):
-    def load(self, folder: Path, fresh: Any) -> Any:
-        before = settings_of(fresh)
-        model = self.inner.load(folder, fresh)
-        name = next(name for name, value in before.items() if settings_of(model).get(name) == value)
-        put(model, name, "another")
-        return model
+def _lose_setting(inner: Any, folder: Path, fresh: Any) -> Any:
+    before = settings_of(fresh)
+    model = inner.load(folder, fresh)
+    after = settings_of(model)
+    put(model, next(name for name, value in before.items() if after.get(name) == value), "another")
+    return model
 
 
 @rule(
     "resume",
     "high",
     rests_on=["deterministic", "load_returns_a_model"],
-    faults=[GenericFault("change a setting in load()", _LosesArgument)],
+    faults=[faults.instead("load", "change a setting in load()", _lose_setting)],
 )
 def settings_survive(session: SubjectSession) -> CheckFinding:
     """A loaded model has the settings that it was made with.

@@ -3,52 +3,39 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from rlverify.checks.adapters import driving
 from rlverify.checks.adapters.adapter import Adapter, NotSupportedError
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
-from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import failing, passing, rule
 from rlverify.checks.engine.session import OTHER_SEED, SubjectSession, first_difference
+from rlverify.checks.state.leaves import Leaf
 from rlverify.checks.state.random_state import seed_globals
-from rlverify.checks.state.trained import flags, optimizer_names
-from rlverify.checks.state.tree import (
-    Leaf,
-    find,
-    names_of,
-    put,
-    unequal,
-    walk,
-)
+from rlverify.checks.state.trained import before_each_step, flags, groups_of, named_optimizers, numbered_optimizers
+from rlverify.checks.state.tree import find, names_of, put, unequal, walk
 from rlverify.records.attempts import Crash, attempt
-
-Result = TypeVar("Result")
 
 
 def _halve_rates(inner: Adapter, model: Any, *_: Any) -> None:
-    for group in (group for optimizer in inner.optimizers(model) for group in optimizer.param_groups):
+    for group in groups_of(numbered_optimizers(inner.optimizers(model))).values():
         group["lr"] *= 0.5
 
 
-def _halve_at_update(number: int) -> Callable[..., None]:
-    """What halves the learning rates of a model before an update."""
+def _halve_at_update(inner: Adapter, model: Any, *_: Any) -> None:
+    optimizers = numbered_optimizers(inner.optimizers(model))
+    waiting = set(optimizers)
 
-    def planted(inner: Adapter, model: Any, *_: Any) -> None:
-        for optimizer in inner.optimizers(model):
-            count = iter(range(1, number + 1))
+    def halve(name: str, own: Any) -> None:
+        if name in waiting:
+            waiting.remove(name)
+            own.param_groups[0]["lr"] *= 0.5
 
-            def halve(own: Any, _args: Any, _kwargs: Any, count: Any = count) -> None:
-                if next(count, 0) == number:
-                    own.param_groups[0]["lr"] *= 0.5
-
-            optimizer.register_step_pre_hook(halve)
-
-    return planted
+    before_each_step(optimizers, halve)
 
 
 @rule(
@@ -57,7 +44,7 @@ def _halve_at_update(number: int) -> Callable[..., None]:
     rests_on=["deterministic", "load_returns_a_model"],
     faults=[
         faults.after("load", "halve the learning rate in load()", _halve_rates),
-        faults.after("load", "set another learning rate at the first update after load()", _halve_at_update(1)),
+        faults.after("load", "set another learning rate at the first update after load()", _halve_at_update),
     ],
 )
 def learning_rates_continue(session: SubjectSession) -> CheckFinding:
@@ -80,7 +67,7 @@ def learning_rates_continue(session: SubjectSession) -> CheckFinding:
             driving.reset(session.adapter.environment(model))
         return at_updates(model)[1]
 
-    (before, rates), (now, resumed) = _continued_twice(session, at_updates)
+    (before, rates), (now, resumed) = session.saved_and_loaded(at_updates)
     changed = [key for key, value in before.items() if now.get(key) != value]
     if changed:
         key = changed[0]
@@ -102,19 +89,6 @@ def _first_apart(one: Sequence[str], other: Sequence[str]) -> int | None:
     return first_difference(one[:count], other[:count])
 
 
-def _continued_twice(session: SubjectSession, seen: Callable[[Any], Result]) -> tuple[Result, Result]:
-    """What a function that trains sees of a model that was trained, and of one that was saved then and loaded."""
-    with session.folder() as folder:
-
-        def without() -> Result:
-            model = session.trained_model()
-            session.adapter.save(model, folder)
-            return seen(model)
-
-        session.steps_after  # noqa: B018  # known before the process starts
-        return session.run(without), session.run(lambda: seen(session.loaded(folder)))
-
-
 def _draw(model: Any) -> None:
     """Let all random generators give other numbers than they would."""
     seed_globals(OTHER_SEED)
@@ -128,14 +102,12 @@ def _draw(model: Any) -> None:
 def _noted(session: SubjectSession, model: Any) -> dict[str, list[str]]:
     """The options of all groups by place, one text for each step of the optimizer: it fills during training."""
     noted: dict[str, list[str]] = {}
-    optimizers = session.adapter.optimizers(model)
-    for name, optimizer in zip(optimizer_names(model, optimizers), optimizers, strict=True):
 
-        def note(own: Any, _args: Any, _kwargs: Any, name: str = name) -> None:
-            for place, text in _options_of(name, own).items():
-                noted.setdefault(place, []).append(text)
+    def note(name: str, own: Any) -> None:
+        for place, text in _options_of({name: own}).items():
+            noted.setdefault(place, []).append(text)
 
-        optimizer.register_step_pre_hook(note)
+    before_each_step(named_optimizers(model, session.adapter.optimizers(model)), note)
     return noted
 
 
@@ -143,14 +115,12 @@ def _options(session: SubjectSession, model: Any) -> dict[str, str]:
     optimizers = session.adapter.optimizers(model)
     if not optimizers:
         raise NotSupportedError("the model has no optimizer of torch")
-    names = optimizer_names(model, optimizers)
-    found = [_options_of(name, own) for name, own in zip(names, optimizers, strict=True)]
-    return {place: text for own in found for place, text in own.items()}
+    return _options_of(named_optimizers(model, optimizers))
 
 
-def _options_of(name: str, optimizer: Any) -> dict[str, str]:
-    groups = [{**group, "params": ()} for group in optimizer.param_groups]
-    return {f"{name}.param_groups{place}": leaf.text for place, leaf in walk(groups).items()}
+def _options_of(optimizers: Mapping[str, Any]) -> dict[str, str]:
+    options = {place: {**group, "params": ()} for place, group in groups_of(optimizers).items()}
+    return {f"{place}{key}": leaf.text for place, own in options.items() for key, leaf in walk(own).items()}
 
 
 def _flip(inner: Adapter, model: Any, *_: Any) -> None:
@@ -187,19 +157,18 @@ def modules_continue(session: SubjectSession) -> CheckFinding:
 
     def at_update(model: Any) -> dict[str, str]:
         noted: dict[str, str] = {}
-        for number, optimizer in enumerate(session.adapter.optimizers(model)):
 
-            def note(*_: Any, number: int = number) -> None:
-                place = f"optimizers[{number}]: "
-                if not any(each.startswith(place) for each in noted):
-                    noted.update({place + name: text for name, text in flags(modules, model).items()})
-
-            optimizer.register_step_pre_hook(note)
         modules = session.adapter.modules(model)
+
+        def note(optimizer: str, _own: Any) -> None:
+            if not any(each.startswith(f"{optimizer}: ") for each in noted):
+                noted.update({f"{optimizer}: {name}": text for name, text in flags(modules, model).items()})
+
+        before_each_step(numbered_optimizers(session.adapter.optimizers(model)), note)
         session.learn(model, session.steps_after)
         return noted
 
-    before, now = _continued_twice(session, at_update)
+    before, now = session.saved_and_loaded(at_update)
     if not before:
         raise NotSupportedError("no optimizer of torch made a step")
     steps = {name.partition(": ")[0] for name in now}
@@ -216,23 +185,22 @@ DERIVED: Final = {".num_timesteps", ".locals", ".globals", ".model", ".logger", 
 """What callbacks get from the library at every call."""
 
 
-class _ForgetsCallbacks(faults.Wrapped):
-    def load(self, folder: Path, fresh: Any) -> Any:
-        initial = copy.deepcopy(list(self.inner.callbacks(fresh)))
-        model = self.inner.load(folder, fresh)
-        found = list(self.inner.callbacks(model))
-        for path in walk(found):
-            before = attempt(lambda path=path: find(initial, path)[0])  # type: ignore[misc]
-            if not isinstance(before, Crash):
-                put(found, path, before)
-        return model
+def _forget_callbacks(inner: Adapter, folder: Path, fresh: Any) -> Any:
+    initial = copy.deepcopy(list(inner.callbacks(fresh)))
+    model = inner.load(folder, fresh)
+    found = list(inner.callbacks(model))
+    for path in walk(found):
+        before = attempt(lambda path=path: find(initial, path)[0])  # type: ignore[misc]
+        if not isinstance(before, Crash):
+            put(found, path, before)
+    return model
 
 
 @rule(
     "resume",
     "medium",
     rests_on=["deterministic", "load_returns_a_model"],
-    faults=[GenericFault("forget the callbacks in load()", _ForgetsCallbacks)],
+    faults=[faults.instead("load", "forget the callbacks in load()", _forget_callbacks)],
 )
 def callbacks_continue(session: SubjectSession) -> CheckFinding:
     """Callbacks have the state again that they had when the model was saved.
@@ -241,23 +209,15 @@ def callbacks_continue(session: SubjectSession) -> CheckFinding:
     Otherwise a resumed run saves a worse model as its best, stops too late, or counts from the beginning. What the
     library sets at every call, such as ``num_timesteps`` and ``locals`` of Stable-Baselines3, is left out.
     """
-    with session.folder() as folder:
 
-        def trained(session: SubjectSession) -> dict[str, Leaf]:
-            model = session.trained_model()
-            session.adapter.save(model, folder)
-            return kept(model)
+    def kept(model: Any) -> dict[str, Leaf]:
+        found = walk(list(session.adapter.callbacks(model)))
+        return {path: leaf for path, leaf in found.items() if not DERIVED & set(names_of(path))}
 
-        def kept(model: Any) -> dict[str, Leaf]:
-            found = walk(list(session.adapter.callbacks(model)))
-            return {path: leaf for path, leaf in found.items() if not DERIVED & set(names_of(path))}
-
-        session.steps  # noqa: B018  # known before the process starts
-        before = session.run(lambda: trained(session))
-        if not before:
-            raise NotSupportedError("callbacks() of the adapter gives nothing that has a state")
-        again = session.run(lambda: trained(session.alone()))
-        after = session.run(lambda: kept(session.loaded(folder)))
+    before, after = session.saved_and_loaded(kept)
+    if not before:
+        raise NotSupportedError("callbacks() of the adapter gives nothing that has a state")
+    again, _ = session.alone().saved_and_loaded(kept)
     for path, leaf in before.items():
         if path in again and again[path].digest != leaf.digest:
             continue

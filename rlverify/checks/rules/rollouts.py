@@ -12,7 +12,6 @@ from rlverify.checks.adapters import driving
 from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
-from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import failing, in_a_process, inconclusive, passing, rule
 from rlverify.checks.engine.session import SubjectSession, digest_of
 
@@ -21,18 +20,16 @@ EVERY: Final = 5
 End = Literal["truncated", "terminated", "neither"]
 
 
-class _TakesTruncationForTermination(faults.Wrapped):
-    def learn(self, model: Any, steps: int) -> Sequence[Any]:
-        for env in _single(self.inner.environment(model)):
-            driving.after_each_step(env, lambda seen, reward, end, cut, info: (seen, reward, end or cut, False, info))
-        return self.inner.learn(model, steps)
+def _terminate(inner: Any, model: Any, _steps: int) -> None:
+    for env in _single(inner.environment(model)):
+        driving.after_each_step(env, lambda _, seen, reward, end, cut, info: (seen, reward, end or cut, False, info))
 
 
 @rule(
     "numerics",
     "high",
     rests_on=["deterministic"],
-    faults=[GenericFault("take truncation for termination", _TakesTruncationForTermination)],
+    faults=[faults.before("learn", "take truncation for termination", _terminate)],
 )
 def truncation_is_not_termination(session: SubjectSession) -> CheckFinding:
     """Episodes that are cut off train otherwise than episodes that end.
@@ -65,13 +62,10 @@ def _single(env: Any) -> list[Any]:
 
 def _end_episodes(env: Any, end: End) -> None:
     """Let an environment end its episodes every few steps; it resets itself where nobody is told."""
-    count = 0
 
-    def ended(seen: Any, reward: Any, terminated: Any, truncated: Any, info: Any) -> Any:
-        nonlocal count
-        count += 1
-        if count % EVERY:
-            return seen, reward, terminated, truncated, info
+    def ended(number: int, seen: Any, reward: Any, _terminated: Any, _truncated: Any, info: Any) -> Any:
+        if number % EVERY:
+            return None
         seen = env.reset()[0] if end == "neither" else seen
         return seen, reward, end == "terminated", end == "truncated", info
 

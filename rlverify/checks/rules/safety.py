@@ -5,36 +5,28 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine import faults as faults
-from rlverify.checks.engine.check_records import CheckFinding
+from rlverify.checks.engine.check_records import CheckFinding, Status
 from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import failing, passing, rule
+from rlverify.checks.engine.search import listed
 from rlverify.checks.engine.session import SubjectSession
-from rlverify.checks.state.saved_pickles import Pickle, embedded, is_data, is_for_weights, pickles_in
+from rlverify.checks.rules.checkpoints import PICKLES, files_in, imports_of, pickles_in_all
+from rlverify.checks.state.saved_pickles import embedded, is_for_weights
 from rlverify.records.attempts import attempt
-
-SHOWN: Final = 4
 
 
 def _also_saving(text: str, content: bytes) -> GenericFault:
     return faults.after("save", text, lambda *given: (given[-1] / "rlverify.pkl").write_bytes(content))
 
 
-class _LoadsPickle(faults.Wrapped):
-    """Keeps a number in a pickle of its own, which imports nothing."""
-
-    def save(self, model: Any, folder: Path) -> None:
-        self.inner.save(model, folder)
-        (folder / "rlverify.pkl").write_bytes(pickle.dumps({"steps": 3}))
-
-    def load(self, folder: Path, fresh: Any) -> Any:
-        pickle.loads((folder / "rlverify.pkl").read_bytes())  # noqa: S301  # the fault
-        return self.inner.load(folder, fresh)
+def _load_pickle(_inner: Any, folder: Path, _fresh: Any) -> None:
+    pickle.loads((folder / "rlverify.pkl").read_bytes())  # noqa: S301  # the fault
 
 
 @rule("safety", "medium", faults=[_also_saving("save a pickle", pickle.dumps({"steps": range(3)}))])
@@ -44,14 +36,14 @@ def artefact_needs_no_unpickling(session: SubjectSession) -> CheckFinding:
     What is saved is JSON, arrays, or tensors that `torch.load(weights_only=True)` reads. A file that has to be
     unpickled can be used only by someone who trusts everyone who could have written it.
     """
-    with session.folder() as folder:
-        saved = _saved(session, folder)
+    with session.folder(has_model=True) as folder:
+        saved = pickles_in_all(folder)
     places = [
         each.place
         for each in saved
         if not all(map(is_for_weights, each.imported)) or not each.place.endswith("/data.pkl")
     ]
-    return failing(f"{len(places)} pickles: {shown(places)}", where=places[0]) if places else passing()
+    return failing(f"{len(places)} pickles: {listed(places, PICKLES)}", where=places[0]) if places else passing()
 
 
 @rule(
@@ -60,7 +52,11 @@ def artefact_needs_no_unpickling(session: SubjectSession) -> CheckFinding:
     rests_on=["load_returns_a_model"],
     faults=[
         _also_saving("save a pickle that calls a function", b"cbuiltins\nprint\n(tR."),
-        GenericFault("load a pickle", _LoadsPickle),
+        faults.in_turn(
+            "load a pickle",
+            _also_saving("", pickle.dumps({"steps": 3})),  # which imports nothing
+            faults.before("load", "", _load_pickle),
+        ),
     ],
 )
 def artefact_runs_nothing_when_read(session: SubjectSession) -> CheckFinding:
@@ -70,38 +66,17 @@ def artefact_runs_nothing_when_read(session: SubjectSession) -> CheckFinding:
     Unpickling calls the functions that a file names. The names are read from the file's instructions; it is not loaded.
     Then each pickle is replaced by one that makes a folder, and the files are loaded: no folder may be made.
     """
-    with session.folder() as folder:
-        risky = [(each.place, name) for each in _saved(session, folder) for name in each.imported if not is_data(name)]
-        executed, planted = _executed(session, folder)
-    ran = f"load() executes {len(executed)} of {planted} pickles that were replaced by others: {shown(executed)}"
-    if risky:
-        names = list(dict.fromkeys(name for _, name in risky))
-        why = ran if executed else ""
-        return failing(f"{len(names)} names are imported: {shown(names)}", where=risky[0][0], why=why)
-    return failing(ran, where=executed[0]) if executed else passing()
-
-
-def _executed(session: SubjectSession, folder: Path) -> tuple[list[str], int]:
-    """As `executed_canaries`; none where the adapter cannot load."""
-    try:
-        return executed_canaries(session, folder)
-    except NotSupportedError:
-        return [], 0
-
-
-def shown(names: Sequence[str]) -> str:
-    """The first names, and how many there are besides."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{', '.join(names[:SHOWN])}{more}"
-
-
-def _saved(session: SubjectSession, folder: Path) -> list[Pickle]:
-    """The pickles in everything that a trained model saves into a folder."""
-    session.saved(folder)
-    files = sorted(each for each in folder.rglob("*") if each.is_file())
-    if not files:
-        raise NotSupportedError("save() writes no file")
-    return [found for file in files for found in pickles_in(file)]
+    executed: list[str] = []
+    with session.folder(has_model=True) as folder:
+        pickles = pickles_in_all(folder)
+        with suppress(NotSupportedError):
+            executed, planted = executed_canaries(session, folder)
+    if not executed:
+        return imports_of(pickles)
+    ran = f"load() executes {len(executed)} of {planted} pickles that were replaced by others"
+    ran = f"{ran}: {listed(executed, PICKLES)}"
+    found = imports_of(pickles, why=ran)
+    return found if found.status is Status.FAIL else failing(ran, where=executed[0])
 
 
 CANARY = "canary"
@@ -125,14 +100,14 @@ def executed_canaries(session: SubjectSession, folder: Path) -> tuple[list[str],
     """
     session.run(lambda: _loaded(session, folder))
     executed, planted = [], 0
-    for file in sorted(each for each in folder.rglob("*") if each.is_file()):
+    for file in files_in(folder):
         with session.folder() as room:
             canary = room / CANARY
-            for place, content in with_canary(file.name, file.read_bytes(), pickle.dumps(_Canary(canary))):
+            for place, _, put in embedded(file.name, file.read_bytes()):
                 planted += 1
                 changed = room / str(planted)
                 shutil.copytree(folder, changed)
-                (changed / file.relative_to(folder)).write_bytes(content)
+                (changed / file.relative_to(folder)).write_bytes(put(pickle.dumps(_Canary(canary))))
                 attempt(lambda changed=changed: session.run(lambda: _loaded(session, changed)))  # type: ignore[misc]
                 shutil.rmtree(changed, ignore_errors=True)
                 if canary.exists():
@@ -143,9 +118,3 @@ def executed_canaries(session: SubjectSession, folder: Path) -> tuple[list[str],
 
 def _loaded(session: SubjectSession, folder: Path) -> None:
     session.loaded(folder)
-
-
-def with_canary(place: str, content: bytes, canary: bytes) -> Iterator[tuple[str, bytes]]:
-    """For each pickle in a file, its place and the whole file with the canary instead of it."""
-    for inner, _, put in embedded(place, content):
-        yield inner, put(canary)

@@ -11,9 +11,9 @@ from typing import Any, Final
 from rlverify.checks.adapters.adapter import UNKNOWN, NotSupportedError
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
-from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import failing, in_a_process, inconclusive, passing, rule
 from rlverify.checks.engine.session import SubjectSession
+from rlverify.checks.state.trained import before_each_step, groups_of, numbered_optimizers
 from rlverify.checks.state.tree import unequal, walk
 from rlverify.records.attempts import Crash, attempt
 
@@ -23,17 +23,16 @@ TOLERANCE: Final = 1e-6
 """Between two learning rates, as a part of them."""
 
 
-class RestoresLastGroup(faults.Wrapped):
+def _restore_last_group(inner: Any, model: Any, _value: float) -> None:
     """Before each step, the last group of each optimizer has the learning rate of a fresh model again."""
-
-    def set_learning_rate(self, model: Any, value: float) -> None:
-        for optimizer in self.inner.optimizers(model):
-            old = optimizer.param_groups[-1]["lr"]
-            optimizer.register_step_pre_hook(lambda own, _args, _kwargs, old=old: own.param_groups[-1].update(lr=old))
-        self.inner.set_learning_rate(model, value)
+    for optimizer in inner.optimizers(model):
+        old = optimizer.param_groups[-1]["lr"]
+        optimizer.register_step_pre_hook(lambda own, _args, _kwargs, old=old: own.param_groups[-1].update(lr=old))
 
 
-RESTORES_LAST_GROUP: Final = GenericFault("give one group its old learning rate before each step", RestoresLastGroup)
+RESTORES_LAST_GROUP: Final = faults.before(
+    "set_learning_rate", "give one group its old learning rate before each step", _restore_last_group
+)
 
 
 @rule("settings", "high", faults=[faults.KEEPS_LEARNING_RATE, RESTORES_LAST_GROUP])
@@ -62,10 +61,11 @@ def judged(session: SubjectSession, used: Callable[[float], dict[str, list[float
     found = used(DECLARED)
     if not found:
         return inconclusive("no optimizer of torch made a step")
-    wrong = wrong_rates(found, DECLARED)
+    others = {place: [rate for rate in rates if not _is_close(rate, DECLARED)] for place, rates in found.items()}
+    wrong = {place: rates[0] for place, rates in others.items() if rates}
     half = used(DECLARED / 2) if wrong else {}
-    most = math.inf if is_used(found, DECLARED) else DECLARED * (1 + TOLERANCE)
-    kept = {place for place in wrong if not follows(found[place], half.get(place, []), most)}
+    most = math.inf if others != found else DECLARED * (1 + TOLERANCE)
+    kept = {place for place in wrong if not _follows(found[place], half.get(place, []), most)}
     own = with_own_rate(session, kept, found.keys() - kept)
     for place, rate in wrong.items():
         if place in kept - own:
@@ -93,21 +93,18 @@ def with_own_rate(session: SubjectSession, kept: AbstractSet[str], followers: Ab
 
 def _rates(session: SubjectSession, model: Any) -> dict[str, float]:
     """The learning rates of all groups, by place."""
-    return {
-        f"optimizers[{number}].param_groups[{index}]": float(group["lr"])
-        for number, optimizer in enumerate(session.adapter.optimizers(model))
-        for index, group in enumerate(optimizer.param_groups)
-    }
+    groups = groups_of(numbered_optimizers(session.adapter.optimizers(model)))
+    return {place: float(group["lr"]) for place, group in groups.items()}
 
 
-class _IgnoresUnknown(faults.Wrapped):
-    """Drops arguments that it does not know."""
-
-    def with_settings(self, model: Any, **settings: Any) -> Any:
-        return self.inner.with_settings(model, **{key: each for key, each in settings.items() if key != UNKNOWN})
+def _drop_unknown(inner: Any, model: Any, **settings: Any) -> Any:
+    return inner.with_settings(model, **{key: each for key, each in settings.items() if key != UNKNOWN})
 
 
-@rule("settings", "medium", faults=[GenericFault("drop unknown arguments of the constructor", _IgnoresUnknown)])
+DROPS_UNKNOWN: Final = faults.instead("with_settings", "drop unknown arguments of the constructor", _drop_unknown)
+
+
+@rule("settings", "medium", faults=[DROPS_UNKNOWN])
 @in_a_process
 def unknown_settings_are_refused(session: SubjectSession) -> CheckFinding:
     """A setting with an unknown name is refused.
@@ -172,32 +169,17 @@ def _made(session: SubjectSession, model: Any, settings: Any) -> None:
 def rates_used(optimizers: Sequence[Any]) -> dict[str, list[float]]:
     """A dictionary that fills while the optimizers step: their learning rates by group, one for each step."""
     used: dict[str, list[float]] = {}
-    for number, optimizer in enumerate(optimizers):
 
-        def note(stepping: Any, _args: Any, _kwargs: Any, number: int = number) -> None:
-            for index, group in enumerate(stepping.param_groups):
-                used.setdefault(f"optimizers[{number}].param_groups[{index}]", []).append(float(group["lr"]))
+    def note(name: str, own: Any) -> None:
+        for place, group in groups_of({name: own}).items():
+            used.setdefault(place, []).append(float(group["lr"]))
 
-        optimizer.register_step_pre_hook(note)
+    before_each_step(numbered_optimizers(optimizers), note)
     return used
 
 
-def wrong_rates(used: dict[str, list[float]], expected: float) -> dict[str, float]:
-    """The groups that stepped with another learning rate, and the first such rate of each."""
-    wrong = {place: [rate for rate in rates if not _is_close(rate, expected)] for place, rates in used.items()}
-    return {place: rates[0] for place, rates in wrong.items() if rates}
-
-
-def is_used(used: dict[str, list[float]], expected: float) -> bool:
-    """Whether any step of any group has a learning rate."""
-    return any(_is_close(rate, expected) for rates in used.values() for rate in rates)
-
-
-def follows(rates: Sequence[float], half: Sequence[float], most: float = math.inf) -> bool:
-    """Whether each rate that was used for a value is twice the one that was used for half of it, and not all are 0.
-
-    :param most: a bound of the rates
-    """
+def _follows(rates: Sequence[float], half: Sequence[float], most: float) -> bool:
+    """Whether each rate for a value is at most a bound and twice the one for half of the value, and not all are 0."""
     pairs = zip(rates, half, strict=False)
     return (
         len(rates) == len(half) and any(rates) and all(each <= most and _is_close(2 * own, each) for each, own in pairs)

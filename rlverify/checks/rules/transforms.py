@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Unpack
 
 import torch
 
 from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine.check_records import CheckFinding, CheckRecord
-from rlverify.checks.engine.faults import GenericFault
+from rlverify.checks.engine.faults import GenericFault, after, instead
 from rlverify.checks.engine.kinds import CheckOptions, Kind
 from rlverify.checks.engine.rule import failing, passing
-from rlverify.checks.rules.optimizer_faults import pulled
+from rlverify.checks.rules.optimizer_faults import pulled, pulled_with
 from rlverify.checks.state.tree import walk
 from rlverify.records.attempts import Crash, attempt
 
@@ -28,15 +28,10 @@ Gradient = Callable[[Any, int], Any]
 
 @dataclass(frozen=True)
 class TransformSubject:
-    """A transform, and how to use it.
-
-    :param after: called with the parameters after each `apply`; faults use it
-    """
+    """A transform, and how to use it."""
 
     make: Make
     apply: Apply
-    after: Callable[[list[Any]], object] = lambda _parameters: None
-    load: Callable[[Any, Any], object] = lambda transform, state: transform.load_state_dict(state)
 
     def start(self, dtype: torch.dtype = torch.float32) -> tuple[list[Any], Any]:
         """Parameters, always the same, and a new transform of them."""
@@ -50,8 +45,15 @@ class TransformSubject:
         for step in range(count):
             for parameter in parameters:
                 parameter.grad = gradient(parameter, step)
-            self.apply(transform)
-            self.after(parameters)
+            self.use(parameters, transform)
+
+    def use(self, parameters: list[Any], transform: Any) -> None:  # noqa: ARG002  # faults change them
+        """Transform the gradients of parameters."""
+        self.apply(transform)
+
+    def load(self, transform: Any, state: Any) -> None:
+        """Give a transform a state dictionary."""
+        transform.load_state_dict(state)
 
 
 TRANSFORMS: Final = Kind[TransformSubject]("gradient transforms", "check_gradient_transform")
@@ -73,9 +75,7 @@ def check_gradient_transform(
 
 def _after(text: str, action: Callable[[Any], object]) -> GenericFault:
     """A fault that does something to every parameter after each use of the transform."""
-    return GenericFault(
-        text, lambda subject: replace(subject, after=lambda parameters: [action(each) for each in parameters])
-    )
+    return after("use", text, lambda _subject, _none, parameters, _transform: [action(each) for each in parameters])
 
 
 def _shift(parameter: Any) -> None:
@@ -98,13 +98,11 @@ def _overflow(parameter: Any) -> None:
         parameter.grad.mul_(1e39)
 
 
-def _spread(subject: TransformSubject) -> TransformSubject:
+def _spread(subject: TransformSubject, parameters: list[Any], transform: Any) -> None:
     """Catch errors and make all gradients NaN."""
-
-    def apply(transform: Any) -> None:
-        attempt(lambda: subject.apply(transform))
-
-    return replace(subject, apply=apply, after=lambda parameters: [each.grad.fill_(math.nan) for each in parameters])
+    attempt(lambda: subject.use(parameters, transform))
+    for each in parameters:
+        each.grad.fill_(math.nan)
 
 
 @TRANSFORMS.rule("high", faults=[_after("move the parameters", lambda parameter: parameter.data.add_(1e-3))])
@@ -192,32 +190,22 @@ def _finite_after(subject: TransformSubject, parameters: list[Any], transform: A
     return passing()
 
 
-@TRANSFORMS.rule("low", faults=[GenericFault("make all gradients NaN", _spread)])
+@TRANSFORMS.rule("low", faults=[instead("use", "make all gradients NaN", _spread)])
 def nan_gradients_do_not_spread(subject: TransformSubject) -> CheckFinding:
     """A gradient of NaN is reported, or breaks its own parameter only.
 
     A global norm of NaN makes every gradient NaN, and one bad head destroys the whole model.
     """
-
-    def spoilt(parameter: Any, step: int) -> Any:
-        gradient = pulled(parameter, step)
-        if parameter is parameters[0]:
-            gradient.view(-1)[0] = math.nan
-        return gradient
-
     parameters, transform = subject.start()
+    spoilt: Gradient = lambda each, step: (pulled_with(math.nan) if each is parameters[0] else pulled)(each, step)  # noqa: E731
     ended = attempt(lambda: subject.steps(parameters, transform, 1, spoilt))
     if isinstance(ended, Crash):
-        return replace(passing(), seen=f"reported: {ended.line}")
+        return passing(seen=f"reported: {ended.line}")
     parameters[0].grad = torch.zeros_like(parameters[0])
     return _finite_after(subject, parameters, transform)
 
 
-def _forgetful(subject: TransformSubject) -> TransformSubject:
-    return replace(subject, load=lambda _transform, _state: None)
-
-
-@TRANSFORMS.rule("high", faults=[GenericFault("forget the state in load_state_dict()", _forgetful)])
+@TRANSFORMS.rule("high", faults=[instead("load", "forget the state in load_state_dict()", lambda *_: None)])
 def transform_state_continues(subject: TransformSubject) -> CheckFinding:
     """A saved and loaded state continues exactly.
 

@@ -21,10 +21,7 @@ def seed_globals(seed: int) -> None:
 
 def global_state() -> dict[str, Any]:
     """The state of all global generators, by library."""
-    state: dict[str, Any] = {
-        "python": random.getstate(),
-        "numpy": np.random.get_state(legacy=False),
-    }
+    state: dict[str, Any] = {"python": random.getstate(), "numpy": np.random.get_state(legacy=False)}
     if "torch" in sys.modules:
         state["torch"] = sys.modules["torch"].get_rng_state().clone()
         if sys.modules["torch"].cuda.is_initialized():

@@ -2,63 +2,66 @@
 
 from __future__ import annotations
 
-import sys
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
-from rlverify.checks.state.leaves import function_name
-from rlverify.checks.state.tree import children, leaf_of
+from rlverify.checks.state.leaves import function_name, is_tensor
+from rlverify.checks.state.parts import is_module, is_optimizer
+from rlverify.checks.state.tree import reached
 
 
 def found_modules(model: Any) -> list[Any]:
     """The modules of torch that can be reached; modules inside of others are left out."""
-    if "torch" not in sys.modules:
-        return []
-    found = [each for _, each in _reached(model, sys.modules["torch"].nn.Module)]
+    found = [each for _, each in _outer_modules(model)]
     inside = {id(part) for module in found for part in list(module.modules())[1:]}
     return [each for each in found if id(each) not in inside]
 
 
 def found_optimizers(model: Any) -> list[Any]:
     """All optimizers of torch."""
-    if "torch" not in sys.modules:
-        return []
-    return [each for _, each in _reached(model, sys.modules["torch"].optim.Optimizer, inside_modules=True)]
+    return [each for _, each, leaf in reached(model) if leaf is None and is_optimizer(each)]
 
 
-def _reached(root: Any, kind: type, *, inside_modules: bool = False) -> list[tuple[str, Any]]:
-    """The objects of a kind with their shortest paths."""
-    found: list[tuple[str, Any]] = []
-    seen: set[int] = set()
-    waiting = deque([("", root)])
-    while waiting:
-        path, node = waiting.popleft()
-        if id(node) in seen or leaf_of(node) is not None:
-            continue
-        seen.add(id(node))
-        if isinstance(node, kind):
-            found.append((path.lstrip("."), node))
-            if not inside_modules:
-                continue
-        waiting.extend((path + key, each) for key, each in children(node).items())
-    return found
-
-
-def optimizer_names(model: Any, optimizers: Sequence[Any]) -> list[str]:
-    """Where each optimizer is in the model, such as ``policy.optimizer``; its number if it is not reached."""
+def named_optimizers(model: Any, optimizers: Sequence[Any]) -> dict[str, Any]:
+    """Optimizers by where they are in the model, such as ``policy.optimizer``; by number if they are not reached."""
     wanted = {id(each) for each in optimizers}
-    found: dict[int, str] = {}
-    seen: set[int] = set()
-    waiting = deque([("", model)])
-    while waiting and len(found) < len(wanted):
-        path, node = waiting.popleft()
-        if id(node) in wanted:
-            found.setdefault(id(node), path or "the model")
-        if id(node) not in seen and leaf_of(node) is None:
-            seen.add(id(node))
-            waiting.extend((f"{path}{key}".lstrip("."), child) for key, child in children(node).items())
-    return [found.get(id(each), f"optimizers[{number}]") for number, each in enumerate(optimizers)]
+    places = ((id(each), path or "the model") for path, each, _ in reached(model) if id(each) in wanted)
+    found = dict(islice(places, len(wanted)))
+    return {found.get(id(each), number): each for number, each in numbered_optimizers(optimizers).items()}
+
+
+def numbered_optimizers(optimizers: Sequence[Any]) -> dict[str, Any]:
+    """Optimizers by number, such as ``optimizers[0]``."""
+    return {f"optimizers[{number}]": each for number, each in enumerate(optimizers)}
+
+
+def groups_of(named: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The groups of optimizers by place, such as ``optimizers[0].param_groups[1]``."""
+    return {
+        f"{name}.param_groups[{number}]": group
+        for name, optimizer in named.items()
+        for number, group in enumerate(optimizer.param_groups)
+    }
+
+
+def before_each_step(named: Mapping[str, Any], action: Callable[[str, Any], object]) -> None:
+    """Let optimizers call an action with their name and themselves before each of their steps."""
+    for name, optimizer in named.items():
+
+        def hook(own: Any, _args: Any, _kwargs: Any, name: str = name) -> None:
+            action(name, own)
+
+        optimizer.register_step_pre_hook(hook)
+
+
+def reachable_tensors(root: Any) -> set[int]:
+    """The identities of all tensors that can be reached without going through an optimizer."""
+    return {id(each) for _, each, leaf in reached(root, is_optimizer) if leaf and leaf.mutable and is_tensor(each)}
+
+
+def _outer_modules(model: Any) -> list[tuple[str, Any]]:
+    return [(path, each) for path, each, leaf in reached(model, is_module) if leaf is None and is_module(each)]
 
 
 def named_parameters(modules: Sequence[Any], model: Any = None) -> dict[str, Any]:
@@ -80,7 +83,7 @@ def _prefixes(modules: Sequence[Any], model: Any) -> list[str]:
     """What the names in each module begin with."""
     if len(modules) == 1:
         return [""]
-    paths = {} if model is None else {id(each): path for path, each in _reached(model, sys.modules["torch"].nn.Module)}
+    paths = {} if model is None else {id(each): path for path, each in _outer_modules(model)}
     kinds = [f"{type(each).__name__}[{number}]" for number, each in enumerate(modules)]
     return [f"{paths.get(id(each)) or kind}." for each, kind in zip(modules, kinds, strict=True)]
 
@@ -101,20 +104,4 @@ def flags(modules: Sequence[Any], model: Any) -> dict[str, str]:
                 found[f"{place}.requires_grad"] = str(owner.requires_grad)
                 hooks += list((owner._backward_hooks or {}).values())
             found[f"{place}.hooks".lstrip(".")] = ", ".join(map(function_name, hooks)) or "none"
-    return found
-
-
-def reachable_tensors(root: Any) -> set[int]:
-    """The identities of all tensors that can be reached without going through an optimizer."""
-    torch = sys.modules["torch"]
-    found: set[int] = set()
-    seen: set[int] = set()
-    waiting = deque([root])
-    while waiting:
-        node = waiting.popleft()
-        if isinstance(node, torch.Tensor):
-            found.add(id(node))
-        elif id(node) not in seen and not isinstance(node, torch.optim.Optimizer) and leaf_of(node) is None:
-            seen.add(id(node))
-            waiting.extend(children(node).values())
     return found

@@ -33,23 +33,6 @@ from rlverify.checks.state.parts import children as parts_of
 from rlverify.checks.state.parts import frame, is_optimizer, order_of, remove_part, set_order, setter
 from rlverify.records.attempts import Crash, attempt
 
-__all__ = [
-    "Difference",
-    "Leaf",
-    "children",
-    "differences",
-    "digests",
-    "find",
-    "generator_state",
-    "is_tensor",
-    "leaf_of",
-    "put",
-    "set_generator_state",
-    "unequal",
-    "walk",
-]
-
-
 Places = tuple[dict[int, str], dict[int, str]]
 """The paths of the parts of two objects, by identity."""
 
@@ -72,25 +55,36 @@ def walk(root: Any) -> dict[str, Leaf]:
 
     An object that can be reached by several paths counts once.
     """
-    found: dict[str, Leaf] = {}
-    seen: dict[int, Any] = {}
-    places: dict[int, str] = {}
-    waiting = deque([("", root)])
-    while waiting:
-        path, node = waiting.popleft()
-        leaf = leaf_of(node)
-        if leaf is not None and not leaf.mutable:
-            found[path] = leaf
-        elif id(node) not in seen:
-            seen[id(node)], places[id(node)] = node, path  # kept alive, so that no other object gets its identity
-            if leaf is not None:
-                found[path] = leaf
-            else:
-                waiting.extend((_joined(path, key), child) for key, child in children(node).items())
-    for optimizer in filter(is_optimizer, seen.values()):
+    everything = list(reached(root))
+    found = {path: leaf for path, _, leaf in everything if leaf is not None}
+    places = {id(node): path for path, node, leaf in everything if leaf is None or leaf.mutable}
+    for optimizer in (node for _, node, leaf in everything if leaf is None and is_optimizer(node)):
         order = order_of(optimizer, places).items()
         found |= {_joined(places[id(optimizer)], key): Leaf(f"order:{names}", shortened(names)) for key, names in order}
     return found
+
+
+def reached(
+    root: Any, is_closed: Callable[[Any], bool] = lambda _node: False
+) -> Iterator[tuple[str, Any, Leaf | None]]:
+    """Everything that can be reached from an object: its shortest path, itself, and the leaf that it is, if it is one.
+
+    A value that cannot change comes at each of its paths.
+
+    :param is_closed: whether the parts of an object are left out
+    """
+    seen: dict[int, Any] = {}
+    waiting = deque([("", root)])
+    while waiting:
+        path, node = waiting.popleft()
+        if id(node) in seen:
+            continue
+        leaf = leaf_of(node)
+        if leaf is None or leaf.mutable:
+            seen[id(node)] = node  # kept alive, so that no other object gets its identity
+        yield path, node, leaf
+        if leaf is None and not is_closed(node):
+            waiting.extend((_joined(path, key), child) for key, child in children(node).items())
 
 
 def differences(first: Any, second: Any) -> list[Difference]:
@@ -100,7 +94,11 @@ def differences(first: Any, second: Any) -> list[Difference]:
     places: Places = {}, {}
     found = list(_differences(first, second, seen, twins, places))
     for old, new in seen.values():
-        found += _other_orders(old, new, places, partial(set_order, new, old, twins))
+        if is_optimizer(old):  # its groups can hold the same parameters in another order
+            held, holds = order_of(old, places[0]), order_of(new, places[1])
+            for key in [key for key in held if holds.get(key, held[key]) != held[key]]:
+                place, restore = _joined(places[0][id(old)], key), partial(set_order, new, old, twins)
+                found.append(Difference(place, held[key], holds[key], restore))
     return found
 
 
@@ -133,14 +131,6 @@ def _differences(
                 yield Difference(place, _text(mine[key]), "", partial(_set_copy, mine[key], own, twins))
             else:
                 yield Difference(place, "", _text(theirs[key]), partial(remove_part, new, key))
-
-
-def _other_orders(old: Any, new: Any, places: Places, restore: Callable[[], None]) -> Iterator[Difference]:
-    """The groups of two optimizers that hold the same parameters in another order."""
-    if is_optimizer(old):
-        held, holds = order_of(old, places[0]), order_of(new, places[1])
-        for key in [key for key in held if holds.get(key, held[key]) != held[key]]:
-            yield Difference(_joined(places[0][id(old)], key), held[key], holds[key], restore)
 
 
 def find(root: Any, path: str) -> tuple[Any, Callable[[Any], None]]:

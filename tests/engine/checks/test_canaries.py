@@ -19,12 +19,17 @@ import torch
 
 from rlverify.checks import Status, check_algorithm
 from rlverify.checks.engine.session import SubjectSession
-from rlverify.checks.rules.safety import executed_canaries, with_canary
-from rlverify.checks.state.saved_pickles import imports, pickles_in
+from rlverify.checks.rules.safety import executed_canaries
+from rlverify.checks.state.saved_pickles import embedded, imports, pickles_in
 from tests.engine.checks.tiny_learner import Learner, TinyAdapter
 
 RULE = "artefact_runs_nothing_when_read"
 CANARY = pickle.dumps("canary")
+
+
+def with_canary(place: str, content: bytes) -> list[tuple[str, bytes]]:
+    """For each pickle in a file, its place and the whole file with the canary instead of it."""
+    return [(inner, put(CANARY)) for inner, _, put in embedded(place, content)]
 
 
 class LoadsNumbers(TinyAdapter):
@@ -82,7 +87,7 @@ def test_each_pickle_of_an_archive_is_replaced_alone() -> None:
         archive.writestr("data", json.dumps(fields))
         archive.writestr("more.pkl", pickle.dumps({"x": 1}))
         archive.writestr("version", "2.9.2")
-    found = dict(with_canary("model.zip", buffer.getvalue(), CANARY))
+    found = dict(with_canary("model.zip", buffer.getvalue()))
     assert list(found) == ["model.zip: data: a", "model.zip: data: b: 1", "model.zip: more.pkl"]
     planted = base64.b64encode(CANARY).decode()
     expected = [
@@ -100,7 +105,7 @@ def test_each_pickle_of_an_archive_is_replaced_alone() -> None:
 def test_a_file_of_torch_has_its_index_replaced() -> None:
     buffer = io.BytesIO()
     torch.save({"weight": torch.zeros(2)}, buffer)
-    ((place, content),) = with_canary("weights.pt", buffer.getvalue(), CANARY)
+    ((place, content),) = with_canary("weights.pt", buffer.getvalue())
     assert place.endswith("/data.pkl")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         (index,) = (archive.read(each) for each in archive.namelist() if each.endswith("/data.pkl"))
@@ -108,8 +113,8 @@ def test_a_file_of_torch_has_its_index_replaced() -> None:
 
 
 def test_a_file_without_pickles_is_left_alone() -> None:
-    assert list(with_canary("settings.json", b'{"gamma": 0.9}', CANARY)) == []
-    assert list(with_canary("notes.txt", b"nothing", CANARY)) == []
+    assert list(with_canary("settings.json", b'{"gamma": 0.9}')) == []
+    assert list(with_canary("notes.txt", b"nothing")) == []
 
 
 class _Calls:
@@ -137,7 +142,7 @@ def test_pickles_in_compressed_files_and_arrays_are_found_and_replaced(kind: str
     (tmp_path / "file").write_bytes(WRAPPED[kind])
     (found,) = pickles_in(tmp_path / "file")
     assert "builtins.print" in found.imported
-    ((place, content),) = with_canary("file", WRAPPED[kind], CANARY)
+    ((place, content),) = with_canary("file", WRAPPED[kind])
     assert place == "file"
     (tmp_path / "file").write_bytes(content)
     (found,) = pickles_in(tmp_path / "file")

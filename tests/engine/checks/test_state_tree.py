@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 
+from rlverify.checks.state.trained import found_modules, found_optimizers, reachable_tensors
 from rlverify.checks.state.tree import Difference, differences, find, leaf_of, put, walk
 
 Pair = namedtuple("Pair", "left right")
@@ -547,3 +548,11 @@ def test_nothing_global_is_used_or_changed() -> None:
 
 def module_without_seed() -> torch.nn.Module:
     return torch.nn.Linear(2, 2)
+
+
+def test_modules_are_found_next_to_what_cannot_be_read() -> None:
+    layer = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.Adam(layer.parameters())
+    model = [RaisesClass(), layer, optimizer]
+    assert (found_modules(model), found_optimizers(model)) == ([layer], [optimizer])
+    assert {id(each) for each in layer.parameters()} <= reachable_tensors(model)
