@@ -93,22 +93,9 @@ def first_problem(error: ValidationError) -> str:
     return f"{field}: {first['msg']}" if field else first["msg"]
 
 
-SEAL = "digest"
-
-
 def sealed(content: Mapping[str, Any]) -> str:
     """Canonical JSON of the content with its digest."""
-    return canonical_json({**content, SEAL: _digest(json.loads(canonical_json(content)))})
-
-
-def check_seal(content: Mapping[str, Any], path: Path, remedy: str) -> None:
-    """Compare the digest in a file with its content."""
-    if content.get(SEAL) != _digest({name: value for name, value in content.items() if name != SEAL}):
-        raise EvidenceError(path, f"was edited after it was measured: its digest does not fit its content; {remedy}")
-
-
-def _digest(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(canonical_json(content).encode()).hexdigest()[:16]
+    return canonical_json({**content, "digest": hashlib.sha256(canonical_json(content).encode()).hexdigest()[:16]})
 
 
 LOCK = "lock"
