@@ -13,7 +13,6 @@ from rlverify.cli.console import complain, show
 from rlverify.cli.options import Areas, AsJson, Patterns, Reports, chosen_ids, project_of, report_paths
 from rlverify.cli.run_options import STDOUT, check_outputs, write_texts
 from rlverify.evidence.evidence_files import load_folder
-from rlverify.gating.audit import Audit
 from rlverify.gating.committed_evidence import check_report, committed_records, write_report
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.problem_rules import REMEDY, notes_of, problems_of_all
@@ -25,6 +24,7 @@ from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import UsageError
 from rlverify.records.problems import exit_code_of, is_regression, outcome_of, with_advice
 from rlverify.reporting.formats import FORMATS, PAGE_FORMATS
+from rlverify.reporting.outcome import Outcome
 from rlverify.reporting.report_data import collect
 
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; compare with the committed reports.")]
@@ -77,7 +77,7 @@ def report(
     if chosen is None:  # the matrix is about all claims
         problems = [*problems, *committed_problems(matrix_plan, paths)]
     if text is not None:
-        measured = Audit((*records,), (*problems,), 0)
+        measured = Outcome((*records,), (*problems,))
         rendered = _rendered(text, project, paths, measured, is_all=chosen is None)
         write_texts(files or {"json": STDOUT}, dict.fromkeys(("json", "output"), rendered))
     notes = notes_of(records, advise=not is_regression(problems))
@@ -89,7 +89,7 @@ def report(
     raise typer.Exit(exit_code_of(problems))
 
 
-def _rendered(name: str, project: Project, paths: ReportPaths, measured: Audit, *, is_all: bool) -> str:
+def _rendered(name: str, project: Project, paths: ReportPaths, measured: Outcome, *, is_all: bool) -> str:
     """The pages of a project are about all claims, so chosen ones have the pages that every project has."""
     if name in FORMATS:
         return FORMATS[name](outcome_of_audit(project, measured))

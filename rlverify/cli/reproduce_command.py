@@ -20,7 +20,7 @@ from rlverify.cli.tables import plan_table, quantities_table, verdict_lines
 from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.files import alone_in
 from rlverify.evidence.summarising import summarise, summarise_figure
-from rlverify.gating.committed_evidence import committed_records, readable_evidence
+from rlverify.gating.committed_evidence import Committed, committed_records
 from rlverify.gating.problem_rules import problems_of
 from rlverify.gating.replay import RepeatedFigure
 from rlverify.project.code import CurrentCode
@@ -189,7 +189,7 @@ def _reproduce_with_probe(project: Project, claim: Claim, paths: ReportPaths, se
     measured = replace(claim, seeds=(seed,))
     runs = run_claims(project, [measured], executor=ProcessExecutor(1), on_progress=lambda *_: None)[claim.id]
     record = Record(claim, summarise(claim, runs))
-    problems = problems_of(record, readable_evidence(paths, claim))
+    problems = problems_of(record, Committed(project, paths).record(claim).evidence)
     if as_json:
         show({**as_object(record), "runs": [asdict(run) for run in runs], **outcome_of(problems)})
     else:

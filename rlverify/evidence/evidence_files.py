@@ -46,13 +46,8 @@ _FILE: Final = TypeAdapter(FullAudit)
 def load_full_audit(reports: Path) -> FullAudit:
     """What the file in a folder of reports says; nothing where there is none, or it is broken."""
     path = reports / FULL_AUDIT
-    return parsed_full_audit(text_of(path)) if path.is_file() else FullAudit()
-
-
-def parsed_full_audit(text: str) -> FullAudit:
-    """What a text of the file says; nothing if it is broken."""
     try:
-        return _FILE.validate_json(text)
+        return _FILE.validate_json(text_of(path)) if path.is_file() else FullAudit()
     except ValidationError:
         return FullAudit()
 

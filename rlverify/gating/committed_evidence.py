@@ -27,7 +27,6 @@ from rlverify.project.content import Project
 from rlverify.project.registry import PLOTS_FOLDER
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
-from rlverify.records.errors import EvidenceError
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import CLAIM_FELL, Problem
 from rlverify.reporting.rendering import render_all
@@ -51,15 +50,6 @@ class Committed:
         """A claim with its committed evidence."""
         path = self.paths.evidence / f"{claim.id}.json"
         return committed_record(claim, load_file(path) if path.is_file() else None)
-
-
-def readable_evidence(paths: ReportPaths, claim: Claim) -> Evidence | None:
-    """The committed evidence of a claim; None where there is none or its file is broken."""
-    path = paths.evidence / f"{claim.id}.json"
-    try:
-        return load_file(path)
-    except EvidenceError:
-        return None
 
 
 def committed_record(claim: Claim, evidence: Evidence | None) -> Record:
@@ -102,16 +92,16 @@ def replace_committed(
     :param full_audit: replaces the committed one, unless that is of the same code or a claim could not be measured
     """
     project, paths = committed.project, committed.paths
-    kept = [_committable(paths, record) for record in records]
+    kept = [each if _can_be_committed(each) else committed.record(each.claim) for each in records]
     known = {record.claim.id for record in (*kept, *others) if record.evidence is not None}
     ids = {claim.id for claim in project.claims}
-    more = {}
-    all_are_new = ids == {now.claim.id for was, now in zip(records, kept, strict=True) if was is now}
-    if full_audit is not None and all_are_new and load_full_audit(paths.reports).code != full_audit.code:
-        more[FULL_AUDIT] = canonical_json(asdict(full_audit))
-    measured = [each.evidence for each in kept if each.evidence is not None and is_committable(each.evidence)]
+    all_are_new = ids == {record.claim.id for record in records if _can_be_committed(record)}
+    if full_audit is not None and (not all_are_new or load_full_audit(paths.reports).code == full_audit.code):
+        full_audit = None
+    measured = [each.evidence for each in records if each.evidence is not None and is_committable(each.evidence)]
     evidence = {f"evidence/{each.claim_id}.json": to_json(each) for each in measured}
-    pages = _render(project, paths, _in_order(project, (*kept, *others)), more.get(FULL_AUDIT))
+    pages = _render(project, paths, _in_order(project, (*kept, *others)), full_audit)
+    more = {} if full_audit is None else {FULL_AUDIT: canonical_json(asdict(full_audit))}
     write_files(paths.reports, {**evidence, **pages, **more})
     for path in paths.evidence.glob("*.json"):
         if path.stem not in known and (path.stem in ids or _is_evidence(path)):
@@ -119,6 +109,10 @@ def replace_committed(
     for path in (paths.reports / PLOTS_FOLDER).glob("*.svg"):
         if path.stem not in project.figure_plots:
             path.unlink()
+
+
+def _can_be_committed(record: Record) -> bool:
+    return record.evidence is not None and is_committable(record.evidence)
 
 
 def full_audit_of(project: Project, code: CurrentCode, seconds: Mapping[str, float]) -> FullAudit:
@@ -150,13 +144,7 @@ def _is_evidence(path: Path) -> bool:
     return '"claim_id"' in text and '"schema_version"' in text
 
 
-def _committable(paths: ReportPaths, record: Record) -> Record:
-    if record.evidence is not None and is_committable(record.evidence):
-        return record
-    return committed_record(record.claim, readable_evidence(paths, record.claim))
-
-
 def _render(
-    project: Project, paths: ReportPaths, records: Sequence[Record], full_audit: str | None = None
+    project: Project, paths: ReportPaths, records: Sequence[Record], full_audit: FullAudit | None = None
 ) -> Mapping[str, str]:
     return render_all(collect(project, paths.reports, records, full_audit))

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rlverify.gating.audit import Audit
 from rlverify.gating.git_base import Base
 from rlverify.gating.problem_rules import reason
 from rlverify.gating.replay import CRASHES, DIFFERS
@@ -102,12 +101,12 @@ SEVERITIES: Final = ("critical", "high", "medium", "low")
 
 def outcome_of_audit(
     project: Project,
-    result: Audit,
+    result: Outcome,
     selection: str = "",
     base: Base | None = None,
     executor: Executor | None = None,
 ) -> Outcome:
-    """All that a run found, with the fallen claims in the order in which they should be read.
+    """What an audit found, with the fallen claims in the order in which they should be read.
 
     :param executor: makes runs of fallen claims again, to find what they execute of the code that changed since then
     """
@@ -123,7 +122,7 @@ def outcome_of_audit(
         records = [replace(each, changed=changed.get(each.claim.id, ())) for each in records]
     fallen = [_fallen(project, each, problems[each.claim.id], result, base) for each in records]
     seconds = {**seconds_of({record.claim.id: record.runs for record in result.records}), **result.seconds}
-    return Outcome(result.records, result.problems, tuple(fallen), result.notes, seconds, selection)
+    return replace(result, fallen=tuple(fallen), seconds=seconds, selection=selection)
 
 
 def seconds_of(runs: Mapping[str, Sequence[Run]]) -> dict[str, float]:
@@ -154,7 +153,7 @@ def _violated(record: Record) -> int:
 
 
 def _fallen(
-    project: Project, record: Record, problems: Sequence[Problem], result: Audit, base: Base | None
+    project: Project, record: Record, problems: Sequence[Problem], result: Outcome, base: Base | None
 ) -> FallenClaim:
     """What a reader needs of one claim."""
     parts = record.changed

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Final
 
 from rlverify.records.claims import Claim
+from rlverify.records.measured import Evidence
 from rlverify.records.problems import (
     CLAIM_FELL,
     HARNESS_FAILED,
@@ -86,9 +87,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that a run measured and found.
+    """The records of an audit or a gate, and all that is wrong with them.
 
     :param seconds: what measuring each claim took, by its id; a run that several claims need is shared among them
+    :param committed: the committed evidence that was compared with, by the id of the claim
+    :param repeated: of how many figures a run was repeated
+    :param exact: how many of these gave the committed value to all digits
     """
 
     records: tuple[Record, ...]
@@ -98,6 +102,9 @@ class Outcome:
     seconds: Mapping[str, float] = field(default_factory=dict)
     selection: str = ""
     checks: tuple[Case, ...] = ()
+    committed: Mapping[str, Evidence] = field(default_factory=dict)
+    repeated: int = 0
+    exact: int = 0
 
     @property
     def exit_code(self) -> int:
