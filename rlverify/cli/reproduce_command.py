@@ -17,10 +17,9 @@ from rlverify.cli.console import ProgressLine, complain, show
 from rlverify.cli.options import AsJson, ClaimId, Reports, project_of, report_paths
 from rlverify.cli.run_options import Jobs, usable_cores
 from rlverify.cli.tables import plan_table, quantities_table, verdict_lines
-from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.files import alone_in
 from rlverify.evidence.summarising import summarise, summarise_figure
-from rlverify.gating.committed_evidence import Committed, committed_records
+from rlverify.gating.committed_evidence import Committed
 from rlverify.gating.problem_rules import problems_of
 from rlverify.gating.replay import RepeatedFigure
 from rlverify.project.code import CurrentCode
@@ -154,8 +153,7 @@ def _runs(
 
 
 def _committed(project: Project, claim: Claim, paths: ReportPaths) -> Record:
-    records = committed_records(project, load_folder(paths.evidence))
-    return next(record for record in records if record.claim.id == claim.id)
+    return next(record for record in Committed(project, paths).records if record.claim.id == claim.id)
 
 
 def _as_object(run: PairedRun) -> dict[str, Any]:

@@ -36,6 +36,12 @@ def _without_infinity(content: object) -> object:
     return str(content) if isinstance(content, float) and math.isinf(content) else content
 
 
+def shown_path(path: Path, folder: Path) -> str:
+    """A path relative to a folder if it is inside, otherwise the absolute path; with slashes everywhere."""
+    resolved, root = path.resolve(), folder.resolve()
+    return (resolved.relative_to(root) if resolved.is_relative_to(root) else resolved).as_posix()
+
+
 def check_writable(folder: Path) -> None:
     """Make the folder where it is missing, and make sure that files can be written into it, before hours are spent."""
     try:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from rlverify.evidence.files import shown_path
 from rlverify.gating.git_base import Base
 from rlverify.gating.problem_rules import reason
 from rlverify.gating.replay import CRASHES, DIFFERS
@@ -172,12 +173,12 @@ def _fallen(
         worst.sentence.partition(": ")[0] if replayed else _headline(record, problems),
         changes,
         worst.sentence.partition(": ")[2] if replayed else "" if changes else _reason(record, worst),
-        tuple(_relative(each, project.root) for each in suspected),
+        tuple(shown_path(Path(each), project.root) for each in suspected),
         suspect_line,
         _edit(base, suspected[0], suspect_line) if suspected else (),
-        tuple(_relative(each, project.root) for each in record.changed),
+        tuple(shown_path(Path(each), project.root) for each in record.changed),
         tuple(parts),
-        _relative(str(declared_in), project.root),
+        shown_path(declared_in, project.root),
         line,
         f"{project.settings.command} reproduce {claim.id}{f' --seed {seed}' if seed != first else ''}",
     )
@@ -232,8 +233,3 @@ def _declaration(project: Project, claim: Claim) -> tuple[Path, int]:
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     found = (number for number, text in enumerate(lines, 1) if text.replace(" ", "") == f'id="{claim.id}"')
     return path, next(found, 1)
-
-
-def _relative(path: str, root: Path) -> str:
-    place, top = Path(path).resolve(), root.resolve()
-    return (place.relative_to(top) if place.is_relative_to(top) else place).as_posix()

@@ -261,9 +261,8 @@ def _in_one_line(problems: Sequence[Problem], what: str) -> list[str]:
     if len(problems) < 2:
         return [str(problem) for problem in problems]
     why = [*dict.fromkeys("; ".join(filter(None, (each.sentence, each.remedy))) for each in problems)]
-    more = [f"and {len(why) - SHOWN_REASONS} more"] * (len(why) > SHOWN_REASONS)
     subjects = few((problem.subject for problem in problems), SHOWN_IDS)
-    return [f"{len(problems)} {what} ({subjects}): {'; '.join([*why[:SHOWN_REASONS], *more])}"]
+    return [f"{len(problems)} {what} ({subjects}): {few(why, SHOWN_REASONS, '; ')}"]
 
 
 def _shortened(text: str) -> str:
