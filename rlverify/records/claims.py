@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from rlverify.records.measured import VARIANTS, Variant
 
@@ -126,6 +127,10 @@ class Figure:
     document_gives: DocumentGives = "interval"
 
 
+def _day(value: object) -> str:
+    return date.fromisoformat(str(value)).isoformat()
+
+
 @dataclass(frozen=True)
 class EarlierCriterion:
     """How a claim was judged before its criterion was changed.
@@ -133,10 +138,12 @@ class EarlierCriterion:
     :param until: the last day on which it was used, as in ``2026-11-25``
     """
 
-    criterion: str
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    criterion: Text
     verdict: Verdict
-    until: str
-    why: str
+    until: Annotated[str, BeforeValidator(_day)]
+    why: Text
 
 
 @dataclass(frozen=True)
