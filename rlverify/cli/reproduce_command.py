@@ -24,6 +24,7 @@ from rlverify.gating.problem_rules import problems_of
 from rlverify.gating.replay import RepeatedFigure
 from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project
+from rlverify.project.planting import source_lines
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
 from rlverify.records.errors import HarnessError, UsageError
@@ -55,13 +56,11 @@ def next_steps(project: Project, claim: Claim, folder: Path) -> list[tuple[str, 
 
 def _place(function: Callable[..., Any], folder: Path) -> str:
     """File and line of a function, below its decorators; its module where it has no source."""
-    function = inspect.unwrap(function)
     try:
-        lines, first = inspect.getsourcelines(function)
+        _, line = source_lines(function)
     except (OSError, TypeError):
         return function.__module__
-    start = next((number for number, line in enumerate(lines) if line.lstrip().startswith(("def ", "async def "))), 0)
-    return f"{_relative(Path(inspect.getfile(function)), folder)}:{first + start}"
+    return f"{_relative(Path(inspect.getfile(inspect.unwrap(function))), folder)}:{line}"
 
 
 def _relative(path: Path, folder: Path) -> str:

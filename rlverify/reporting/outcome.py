@@ -111,11 +111,6 @@ class Outcome:
         """The exit code of the worst problem; see `rlverify.records.problems.exit_code_of`."""
         return exit_code_of(self.problems)
 
-    @property
-    def regressed(self) -> bool:
-        """Whether a claim fell by more than its values."""
-        return is_regression(self.problems)
-
 
 MOST_LINES: Final = 60
 MOST_OTHERS: Final = 12
@@ -194,7 +189,7 @@ def _what_failed(outcome: Outcome) -> str:
 
 def _title(outcome: Outcome) -> str:
     fell = _claims(len(outcome.fallen))
-    if outcome.regressed:
+    if is_regression(outcome.problems):
         return f"{fell} fell: the code does something else than the catalogue and the committed evidence say"
     return f"{fell} fell: the verdicts are as expected, but values differ from the committed evidence"
 
