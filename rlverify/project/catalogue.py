@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from rlverify.project.catalogue_entries import ClaimEntry, ConditionEntry
+from rlverify.project.catalogue_entries import ClaimEntry, ConditionEntry, EarlierEntry
 from rlverify.project.citations import Documents
 from rlverify.project.settings import toml_of
 from rlverify.records.claims import Claim, DocumentedProblem, EarlierCriterion, Figure
@@ -25,7 +25,7 @@ FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "problem": DocumentedProblem.__dataclass_fields__,
     "figure": Figure.__dataclass_fields__,
     "condition": ConditionEntry.model_fields,
-    "earlier": EarlierCriterion.__dataclass_fields__,
+    "earlier": EarlierEntry.model_fields,
 }
 """Of each inner table, by the field of the entry that holds it."""
 UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")
@@ -72,12 +72,18 @@ def _check_ids(entries: Sequence[tuple[Path, ClaimEntry]]) -> None:
 
 
 def _claim(path: Path, entry: ClaimEntry) -> Claim:
-    fields = ClaimEntry.model_fields.keys() - {"condition", "expected"}
+    fields = ClaimEntry.model_fields.keys() - {"condition", "earlier", "expected"}
     given = {name: value for name in fields if (value := getattr(entry, name)) is not None}
     given = {"area": path.stem, "probe": "", "seeds": (0,), "expected_verdict": entry.expected, **given}
     if entry.figure is not None:
         given["seeds"] = tuple(range(entry.figure.runs))
-    return Claim(document=path.stem, **given)
+    return Claim(document=path.stem, earlier=_earlier(entry), **given)
+
+
+def _earlier(entry: ClaimEntry | ConditionEntry) -> tuple[EarlierCriterion, ...]:
+    return tuple(
+        EarlierCriterion(each.criterion, each.verdict, each.until.isoformat(), each.why) for each in entry.earlier
+    )
 
 
 def _under_condition(claim: Claim, entry: ConditionEntry) -> Claim:
@@ -112,7 +118,7 @@ def _under_condition(claim: Claim, entry: ConditionEntry) -> Claim:
         of_fix=entry.of_fix,
         invariant="",
         settings="",
-        earlier=entry.earlier,
+        earlier=_earlier(entry),
     )
 
 
@@ -131,19 +137,13 @@ def _load_file(path: Path, documents: Documents) -> Sequence[ClaimEntry]:
 
 def _load_entry(path: Path, number: int, table: Mapping[str, Any], documents: Documents) -> ClaimEntry:
     try:
-        entry = ClaimEntry.model_validate(table)
+        return ClaimEntry.model_validate(table, context={"documents": documents})
     except ValidationError as error:
         problems: list[Any] = error.errors()  # a misspelt field comes before the one that is missing because of it
         problems.sort(key=lambda problem: problem["type"] not in UNKNOWN)
         (field, reason), *others = map(_explain, problems)
         more = f" (wrong as well: {', '.join(each for each, _ in others)})" if others else ""
         raise CatalogueError(path.name, str(table.get("id", f"entry {number}")), field, reason + more) from error
-    for number, cite in enumerate(entry.cites):
-        try:
-            documents.cite(cite)
-        except ValueError as error:
-            raise CatalogueError(path.name, entry.id, f"cites.{number}", str(error)) from error
-    return entry
 
 
 def _explain(problem: Mapping[str, Any]) -> tuple[str, str]:

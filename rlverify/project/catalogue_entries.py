@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import date
+from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
     StringConstraints,
+    ValidationInfo,
     model_validator,
 )
 
+from rlverify.project.citations import Documents
 from rlverify.records.claims import (
     MINIMUM_RUNS,
     Basis,
     Claimed,
     ClaimKind,
     DocumentedProblem,
-    EarlierCriterion,
     Figure,
     FixGrade,
     Scale,
@@ -37,8 +40,33 @@ UNWRITTEN_STATEMENT = "What is claimed, in a sentence."
 """What a new claim says until somebody writes it; the gate asks for it."""
 
 
+def _documents(info: ValidationInfo) -> Documents:
+    """The documents that the entry may cite, which the reader of the file hands over as the context."""
+    context: Any = info.context
+    found: Documents = context["documents"]
+    return found
+
+
+def _citation(text: str, info: ValidationInfo) -> str:
+    _documents(info).cite(text)
+    return text
+
+
+Cite = Annotated[str, AfterValidator(_citation)]
+
 EXPECTED_WITH_FAULT = (Verdict.CONFIRMED, Verdict.NOT_REPRODUCED)
 EXPECTED_WITHOUT_FAULT = (Verdict.CONFIRMED, Verdict.REFUTED)
+
+
+class EarlierEntry(BaseModel):
+    """One ``[[claim.earlier]]`` or ``[[claim.condition.earlier]]`` table: a criterion that was changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    criterion: Text
+    verdict: Verdict
+    until: date
+    why: Text
 
 
 class ConditionEntry(BaseModel):
@@ -56,7 +84,7 @@ class ConditionEntry(BaseModel):
     claimed: Claimed | None = None
     of_fix: Annotated[bool, Field(strict=True)] = False
     repeats: Annotated[bool, Field(strict=True)] = False
-    earlier: tuple[EarlierCriterion, ...] = ()
+    earlier: tuple[EarlierEntry, ...] = ()
 
 
 class ClaimEntry(BaseModel):
@@ -85,7 +113,7 @@ class ClaimEntry(BaseModel):
     root_cause: Text | None = None
     severity: Text | None = None
     killed_by: tuple[Text, ...] = ()
-    cites: tuple[str, ...] = ()
+    cites: tuple[Cite, ...] = ()
     part_of: Identifier | None = None
     problem: DocumentedProblem | None = None
     experiment: Name | None = None
@@ -99,7 +127,7 @@ class ClaimEntry(BaseModel):
     condition: tuple[ConditionEntry, ...] = ()
     invariant: Text | None = None
     settings: Text | None = None
-    earlier: tuple[EarlierCriterion, ...] = ()
+    earlier: tuple[EarlierEntry, ...] = ()
 
     @model_validator(mode="after")
     def _is_measured_in_one_way(self) -> ClaimEntry:

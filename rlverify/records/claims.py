@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import date
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from rlverify.records.measured import VARIANTS, Variant
 
@@ -127,10 +126,6 @@ class Figure:
     document_gives: DocumentGives = "interval"
 
 
-def _day(value: object) -> str:
-    return date.fromisoformat(str(value)).isoformat()
-
-
 @dataclass(frozen=True)
 class EarlierCriterion:
     """How a claim was judged before its criterion was changed.
@@ -138,12 +133,10 @@ class EarlierCriterion:
     :param until: the last day on which it was used, as in ``2026-11-25``
     """
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
-    criterion: Text
+    criterion: str
     verdict: Verdict
-    until: Annotated[str, BeforeValidator(_day)]
-    why: Text
+    until: str
+    why: str
 
 
 @dataclass(frozen=True)
