@@ -15,7 +15,12 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from rlverify.project.catalogue_entries import ClaimEntry, ConditionEntry, EarlierEntry
+from rlverify.project.catalogue_entries import (
+    ClaimedFigureEntry,
+    ClaimEntry,
+    ConditionEntry,
+    EarlierEntry,
+)
 from rlverify.project.citations import Documents
 from rlverify.project.settings import toml_of
 from rlverify.records.claims import Claim, DocumentedProblem, EarlierCriterion, Figure
@@ -23,7 +28,7 @@ from rlverify.records.errors import CatalogueError, suggestion
 
 FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "problem": DocumentedProblem.__dataclass_fields__,
-    "figure": Figure.__dataclass_fields__,
+    "figure": ClaimedFigureEntry.model_fields,
     "condition": ConditionEntry.model_fields,
     "earlier": EarlierEntry.model_fields,
 }
@@ -72,11 +77,11 @@ def _check_ids(entries: Sequence[tuple[Path, ClaimEntry]]) -> None:
 
 
 def _claim(path: Path, entry: ClaimEntry) -> Claim:
-    fields = ClaimEntry.model_fields.keys() - {"condition", "earlier", "expected"}
+    fields = ClaimEntry.model_fields.keys() - {"condition", "earlier", "figure", "expected"}
     given = {name: value for name in fields if (value := getattr(entry, name)) is not None}
     given = {"area": path.stem, "probe": "", "seeds": (0,), "expected_verdict": entry.expected, **given}
     if entry.figure is not None:
-        given["seeds"] = tuple(range(entry.figure.runs))
+        given |= {"figure": Figure(**entry.figure.model_dump()), "seeds": tuple(range(entry.figure.runs))}
     return Claim(document=path.stem, earlier=_earlier(entry), **given)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import date
 from typing import Annotated, Any
 
@@ -17,19 +18,17 @@ from pydantic import (
 
 from rlverify.project.citations import Documents
 from rlverify.records.claims import (
-    MINIMUM_RUNS,
     Basis,
-    Claimed,
     ClaimKind,
     DocumentedProblem,
-    Figure,
+    DocumentGives,
     FixGrade,
     Scale,
     Severity,
-    Text,
     Verdict,
 )
 
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 IDENTIFIER = r"^[A-Z][A-Z0-9]*(-[A-Z0-9]+)*$"
 Identifier = Annotated[str, StringConstraints(pattern=IDENTIFIER)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
@@ -38,6 +37,9 @@ Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]
 UNWRITTEN_TITLE = "The bug in a few words"
 UNWRITTEN_STATEMENT = "What is claimed, in a sentence."
 """What a new claim says until somebody writes it; the gate asks for it."""
+
+MINIMUM_RUNS = 5
+"""Paired runs of a figure; resampling fewer gives too few different means for an interval."""
 
 
 def _documents(info: ValidationInfo) -> Documents:
@@ -56,6 +58,35 @@ Cite = Annotated[str, AfterValidator(_citation)]
 
 EXPECTED_WITH_FAULT = (Verdict.CONFIRMED, Verdict.NOT_REPRODUCED)
 EXPECTED_WITHOUT_FAULT = (Verdict.CONFIRMED, Verdict.REFUTED)
+
+
+def can_be_true_and_false(claimed: tuple[float, float]) -> tuple[float, float]:
+    """The ends of what is claimed."""
+    low, high = claimed
+    if not low < high:
+        raise ValueError(f"from {low:g} to {high:g} holds no interval; write the lower end first")
+    if math.isinf(low) and math.isinf(high):
+        raise ValueError("every number lies between its ends, so that nothing could refute it")
+    return claimed
+
+
+Claimed = Annotated[tuple[float, float], AfterValidator(can_be_true_and_false)]
+
+
+class ClaimedFigureEntry(BaseModel):
+    """The ``[claim.figure]`` table of a claim."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    quantity: Text
+    unit: Text
+    claimed: Claimed
+    runs: Annotated[int, Field(strict=True, ge=MINIMUM_RUNS)]
+    power: Annotated[float, Field(ge=0.8, le=1)]
+    pilot: Text
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    repeats: Annotated[bool, Field(strict=True)] = True
+    document_gives: DocumentGives = "interval"
 
 
 class EarlierEntry(BaseModel):
@@ -117,7 +148,7 @@ class ClaimEntry(BaseModel):
     part_of: Identifier | None = None
     problem: DocumentedProblem | None = None
     experiment: Name | None = None
-    figure: Figure | None = None
+    figure: ClaimedFigureEntry | None = None
     basis: Basis | None = None
     scale: Scale | None = None
     hedge: Text | None = None
