@@ -14,7 +14,7 @@ from rich.text import Text
 from rlverify.cli import options, run_options, tables
 from rlverify.cli.console import ProgressLine, complain, mention, show
 from rlverify.evidence.files import alone_in
-from rlverify.gating.audit import Audit, audit
+from rlverify.gating.audit import audit
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.git_base import Base, UnknownChangesError, find_base, known_base
 from rlverify.kill_matrix.committed import committed_problems, undetected, unwritten
@@ -25,7 +25,7 @@ from rlverify.project.settings import ReportPaths, suites_alone
 from rlverify.records.errors import BrokenCodeError, UsageError
 from rlverify.records.problems import CLAIM_FELL, Problem, few, outcome_of
 from rlverify.reporting.formats import RUN_FORMATS, as_object
-from rlverify.reporting.outcome import Case, Outcome, lines_of
+from rlverify.reporting.outcome import Outcome, lines_of
 from rlverify.running.executors import Executor, in_threads
 
 
@@ -60,7 +60,7 @@ def audit_command(
         content = {"claims": [as_object(record) for record in result.records], "notes": list(outcome.notes)}
         show({**content, **outcome_of(outcome.problems)})
     else:
-        show(tables.audit_table(result), Text(""))
+        show(tables.audit_table(result.records), Text(""))
         if any(record.claim.figure is not None for record in result.records):
             show(tables.figures_table(result.records), Text(""))
         show(*map(Text, lines_of(outcome, run_options.places(files))))
@@ -103,11 +103,10 @@ def gate(
     with run_options.executor_of(where, jobs, ray_address) as executor:
         result = _run_audit(context, paths, executor, level=level, base=since, chosen=chosen, fail_fast=fail_fast)
         result = _with_catalogue_and_tests(project, paths, result, chosen, since, executor)
-        checks: tuple[Case, ...] = ()
         if project.settings.suites and chosen is None:
-            result, checks = _with_suites(project, result)
+            result = _with_suites(project, result)
         outcome = outcome_of_audit(project, result, _repeated(result), since, executor)
-    _answer(replace(outcome, checks=checks), files)
+    _answer(outcome, files)
 
 
 def _gate_of_suites(root: Path, names: tuple[str, ...], files: Mapping[str, Path], executor: Executor) -> int:
@@ -132,7 +131,7 @@ def _base(project: Project, asked: str | None) -> Base | None:
         return None
 
 
-def _repeated(result: Audit) -> str:
+def _repeated(result: Outcome) -> str:
     """Of how many figures a run was repeated, as a sentence; empty where no figure keeps its evidence."""
     figures = sum(each.claim.figure is not None for each in result.records)
     told = f"of {result.repeated} of {figures} figures, a run was repeated"
@@ -150,11 +149,11 @@ def _answer(outcome: Outcome, files: Mapping[str, Path]) -> NoReturn:
 def _with_catalogue_and_tests(
     project: Project,
     paths: ReportPaths,
-    result: Audit,
+    result: Outcome,
     chosen: frozenset[str] | None,
     since: Base | None,
     executor: Executor,
-) -> Audit:
+) -> Outcome:
     """Add what is wrong with the texts of the claims, their tests and the kill matrix; plant changed faults again."""
     matrix_plan = MatrixPlan(project)
     found = [*_incomplete(matrix_plan), *committed_problems(matrix_plan, paths)]
@@ -173,12 +172,12 @@ def _with_catalogue_and_tests(
     return replace(result, problems=(*result.problems, *found), notes=notes)
 
 
-def _with_suites(project: Project, result: Audit) -> tuple[Audit, tuple[Case, ...]]:
-    """The result with what is not as expected in the project's suites, and the records of their checks."""
+def _with_suites(project: Project, result: Outcome) -> Outcome:
+    """Add the checks of the project's suites, and what is not as expected in them."""
     from rlverify.cli.checking import run_suites
 
     checks, problems, note = run_suites(project.settings.suites, project.root)
-    return replace(result, problems=(*result.problems, *problems), notes=(*result.notes, note)), checks
+    return replace(result, problems=(*result.problems, *problems), notes=(*result.notes, note), checks=checks)
 
 
 def _incomplete(matrix_plan: MatrixPlan) -> list[Problem]:
@@ -186,7 +185,7 @@ def _incomplete(matrix_plan: MatrixPlan) -> list[Problem]:
     return [*unwritten(matrix_plan.project), *undetected(matrix_plan)]
 
 
-def _run_audit(context: typer.Context, paths: ReportPaths, executor: Executor, **given: Any) -> Audit:
+def _run_audit(context: typer.Context, paths: ReportPaths, executor: Executor, **given: Any) -> Outcome:
     with alone_in(paths.working, complain):
         lines = ProgressLine()
         shown: Any = {"on_progress": lines.probes, "on_figures": lines.figures, "on_repeats": lines.repeats}

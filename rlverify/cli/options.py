@@ -112,5 +112,4 @@ def chosen_ids(project: Project, patterns: Sequence[str] | None, areas: Sequence
 
 def report_paths(project: Project, reports: Path | None) -> ReportPaths:
     """The folders of evidence and reports: the given one, or that of the settings."""
-    _ = project.folder  # which raises a clear error if there is no such package, before anything is written
     return project.paths if reports is None else ReportPaths(reports.absolute())

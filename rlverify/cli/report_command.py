@@ -12,19 +12,17 @@ from rich.text import Text
 from rlverify.cli.console import complain, show
 from rlverify.cli.options import Areas, AsJson, Patterns, Reports, chosen_ids, project_of, report_paths
 from rlverify.cli.run_options import STDOUT, check_outputs, write_texts
-from rlverify.evidence.evidence_files import load_folder
-from rlverify.gating.audit import Audit
-from rlverify.gating.committed_evidence import check_report, committed_records, write_report
+from rlverify.gating.committed_evidence import Committed
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.problem_rules import REMEDY, notes_of, problems_of_all
-from rlverify.kill_matrix.committed import committed_problems
-from rlverify.kill_matrix.committed import write_report as write_kill_report
+from rlverify.kill_matrix.committed import committed_problems, write_report
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import UsageError
 from rlverify.records.problems import exit_code_of, is_regression, outcome_of, with_advice
 from rlverify.reporting.formats import FORMATS, PAGE_FORMATS
+from rlverify.reporting.outcome import Outcome
 from rlverify.reporting.report_data import collect
 
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; compare with the committed reports.")]
@@ -60,24 +58,24 @@ def report(
     chosen = chosen_ids(project, patterns, areas)
     paths, matrix_plan = report_paths(project, reports), MatrixPlan(project)
     project.check()
-    committed = load_folder(paths.evidence)
-    if not committed:
+    committed = Committed(project, paths)
+    if not committed.evidence:
         raise UsageError(f"there is no evidence in {paths.evidence}; {REMEDY}, or name another folder with --reports")
     if text in PAGE_FORMATS and chosen is not None:
         shown_in = {project.claim(each).condition_of for each in chosen}
         chosen |= shown_in - {""}
-    records = [each for each in committed_records(project, committed) if chosen is None or each.claim.id in chosen]
+    records = [each for each in committed.records if chosen is None or each.claim.id in chosen]
     problems = problems_of_all(records)
     if check:
-        problems = problems or check_report(project, paths, records, committed)
+        problems = problems or committed.check_report()
     elif text is None:
-        write_report(project, paths, records)
-        write_kill_report(matrix_plan, paths)
+        committed.write_report()
+        write_report(matrix_plan, paths)
         show(Text(f"wrote the pages in {paths.reports}"))
     if chosen is None:  # the matrix is about all claims
         problems = [*problems, *committed_problems(matrix_plan, paths)]
     if text is not None:
-        measured = Audit((*records,), (*problems,), 0)
+        measured = Outcome((*records,), (*problems,))
         rendered = _rendered(text, project, paths, measured, is_all=chosen is None)
         write_texts(files or {"json": STDOUT}, dict.fromkeys(("json", "output"), rendered))
     notes = notes_of(records, advise=not is_regression(problems))
@@ -89,7 +87,7 @@ def report(
     raise typer.Exit(exit_code_of(problems))
 
 
-def _rendered(name: str, project: Project, paths: ReportPaths, measured: Audit, *, is_all: bool) -> str:
+def _rendered(name: str, project: Project, paths: ReportPaths, measured: Outcome, *, is_all: bool) -> str:
     """The pages of a project are about all claims, so chosen ones have the pages that every project has."""
     if name in FORMATS:
         return FORMATS[name](outcome_of_audit(project, measured))

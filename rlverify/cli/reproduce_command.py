@@ -17,14 +17,14 @@ from rlverify.cli.console import ProgressLine, complain, show
 from rlverify.cli.options import AsJson, ClaimId, Reports, project_of, report_paths
 from rlverify.cli.run_options import Jobs, usable_cores
 from rlverify.cli.tables import plan_table, quantities_table, verdict_lines
-from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.files import alone_in
 from rlverify.evidence.summarising import summarise, summarise_figure
-from rlverify.gating.committed_evidence import committed_records, readable_evidence
+from rlverify.gating.committed_evidence import Committed
 from rlverify.gating.problem_rules import problems_of
 from rlverify.gating.replay import RepeatedFigure
 from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project
+from rlverify.project.planting import source_lines
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
 from rlverify.records.errors import HarnessError, UsageError
@@ -56,13 +56,11 @@ def next_steps(project: Project, claim: Claim, folder: Path) -> list[tuple[str, 
 
 def _place(function: Callable[..., Any], folder: Path) -> str:
     """File and line of a function, below its decorators; its module where it has no source."""
-    function = inspect.unwrap(function)
     try:
-        lines, first = inspect.getsourcelines(function)
+        _, line = source_lines(function)
     except (OSError, TypeError):
         return function.__module__
-    start = next((number for number, line in enumerate(lines) if line.lstrip().startswith(("def ", "async def "))), 0)
-    return f"{_relative(Path(inspect.getfile(function)), folder)}:{first + start}"
+    return f"{_relative(Path(inspect.getfile(inspect.unwrap(function))), folder)}:{line}"
 
 
 def _relative(path: Path, folder: Path) -> str:
@@ -154,8 +152,7 @@ def _runs(
 
 
 def _committed(project: Project, claim: Claim, paths: ReportPaths) -> Record:
-    records = committed_records(project, load_folder(paths.evidence))
-    return next(record for record in records if record.claim.id == claim.id)
+    return next(record for record in Committed(project, paths).records if record.claim.id == claim.id)
 
 
 def _as_object(run: PairedRun) -> dict[str, Any]:
@@ -189,7 +186,7 @@ def _reproduce_with_probe(project: Project, claim: Claim, paths: ReportPaths, se
     measured = replace(claim, seeds=(seed,))
     runs = run_claims(project, [measured], executor=ProcessExecutor(1), on_progress=lambda *_: None)[claim.id]
     record = Record(claim, summarise(claim, runs))
-    problems = problems_of(record, readable_evidence(paths, claim))
+    problems = problems_of(record, Committed(project, paths).record(claim).evidence)
     if as_json:
         show({**as_object(record), "runs": [asdict(run) for run in runs], **outcome_of(problems)})
     else:

@@ -11,21 +11,20 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rlverify.cli.console import show
 from rlverify.cli.options import project_of
-from rlverify.evidence.files import write_files
+from rlverify.evidence.files import shown_path, write_files
 from rlverify.project.catalogue_entries import IDENTIFIER, UNWRITTEN_STATEMENT, UNWRITTEN_TITLE
 from rlverify.project.fingerprint import is_within, member_digest, source_digest
 from rlverify.project.planting import healthy_member
 from rlverify.project.settings import FILE, settings_in
 from rlverify.records.errors import FaultError, SettingsError, UsageError
+from rlverify.reporting.markdown import environment
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 RESERVED: Final = ("make",)
@@ -78,19 +77,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _render(template: str, **context: object) -> str:
-    return _environment().get_template(template).render(**context)
-
-
-@cache
-def _environment() -> Environment:
-    return Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        undefined=StrictUndefined,
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    return environment(TEMPLATES).get_template(template).render(**context)
 
 
 NO_PACKAGES = ("tests", "test", "docs", "examples", "benchmarks", "build", "dist")
@@ -140,7 +127,6 @@ def new(
 ) -> None:
     """Write the skeleton of a claim, its fault (with the pin filled in) and its probe."""
     project = project_of(context)
-    _ = project.folder  # which raises a clear error if there is no such package
     claim_id = claim_id.upper()
     if not re.fullmatch(IDENTIFIER, claim_id):
         raise UsageError(f"{claim_id!r} cannot be an id; use letters, digits and hyphens, as in BUG-1")
@@ -171,13 +157,13 @@ def new(
         "is_async": inspect.iscoroutinefunction(member),
         "title": json.dumps(UNWRITTEN_TITLE),
         "statement": json.dumps(UNWRITTEN_STATEMENT),
-        "tests": _relative(project.settings.tests, project.root),
+        "tests": shown_path(project.settings.tests, project.root),
         "make": "make, " if project.make() else "",
     }
     path = catalogue / "claims.toml"
     before = path.read_text(encoding="utf-8").rstrip() + "\n" if path.is_file() else ""
-    fault, probe = (_relative(project.folder / each / f"{function}.py", project.root) for each in ("faults", "probes"))
-    catalogue_file = _relative(path, project.root)
+    fault, probe = (shown_path(project.folder / each / f"{function}.py", project.root) for each in ("faults", "probes"))
+    catalogue_file = shown_path(path, project.root)
     modules = {fault: _render("new_fault.py.j2", **words), probe: _render("new_probe.py.j2", **words)}
     claim = _render("new_claim.toml.j2", **words)
     _write_new(project.root, modules, {catalogue_file: (before + claim).lstrip()})
@@ -213,7 +199,3 @@ def _write_new(root: Path, files: Mapping[str, str], replaced: Mapping[str, str]
     if existing:
         raise SettingsError(root / existing[0], "", "exists already; nothing was changed")
     write_files(root, {**files, **replaced})
-
-
-def _relative(path: Path, root: Path) -> str:
-    return path.resolve().relative_to(root.resolve()).as_posix()

@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from rlverify.cli.console import plain_table
-from rlverify.gating.audit import Audit
 from rlverify.records.claims import Claim, FixGrade, Verdict
 from rlverify.records.measured import Observation, PairedRun, Run, Variant
 from rlverify.reporting import phrasing
@@ -103,10 +102,10 @@ def steps_text(steps: Sequence[tuple[str, str]]) -> Text:
     return Text("\n".join(f"{what:<9}{where}" for what, where in steps))
 
 
-def audit_table(audit: Audit) -> Table:
+def audit_table(records: Sequence[Record]) -> Table:
     """One line a claim: measured next to expected."""
     table = plain_table("claim", "measured", "expected", "fix", "expected", "title", wrapped=["title"])
-    for record in audit.records:
+    for record in records:
         claim = record.claim
         grades = [grade.value if grade else "-" for grade in (record.fix_grade, claim.expected_fix_grade)]
         verdict = word(phrasing.outcome(record))

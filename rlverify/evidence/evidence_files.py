@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from rlverify.evidence.files import SEAL, check_seal, first_problem, sealed, text_of
-from rlverify.evidence.summarising import compare_figures, criterion_digest, impossible_in_figure, span_in_words
+from rlverify.evidence.files import first_problem, sealed, text_of
+from rlverify.evidence.summarising import compare_figures, criterion_digest, measured_figure, span_in_words
 from rlverify.records.claims import Claim, Verdict
 from rlverify.records.errors import EvidenceError
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
@@ -46,13 +46,8 @@ _FILE: Final = TypeAdapter(FullAudit)
 def load_full_audit(reports: Path) -> FullAudit:
     """What the file in a folder of reports says; nothing where there is none, or it is broken."""
     path = reports / FULL_AUDIT
-    return parsed_full_audit(text_of(path)) if path.is_file() else FullAudit()
-
-
-def parsed_full_audit(text: str) -> FullAudit:
-    """What a text of the file says; nothing if it is broken."""
     try:
-        return _FILE.validate_json(text)
+        return _FILE.validate_json(text_of(path)) if path.is_file() else FullAudit()
     except ValidationError:
         return FullAudit()
 
@@ -87,32 +82,25 @@ def from_json(text: str, path: Path) -> Evidence:
     :param path: where it stands, for the error; its name is the id of the claim
     :raises EvidenceError: if it cannot be read, was edited, or holds what no measurement gives
     """
-    content, evidence = _parsed(text, path)
-    check_seal(content, path, f"run `rlverify audit{' --level full' if evidence.figure else ''} --update`")
-    if evidence.claim_id != path.stem:
-        raise EvidenceError(path, f"is about {evidence.claim_id}, not about {path.stem}")
-    for impossible in impossible_in_figure(evidence.figure) if evidence.figure is not None else ():
-        raise EvidenceError(path, f"{impossible}; measure it again")
-    try:
-        follows = json.loads(to_json(evidence))
-    except ValueError as error:
-        raise EvidenceError(path, f"holds impossible counts ({error}); measure it again") from error
-    for name in sorted((content.keys() | follows.keys()) - {SEAL}):
-        if content.get(name) != follows.get(name):
-            said = f"says {name} {content.get(name)}, but its counts give {follows.get(name)}"
-            raise EvidenceError(path, f"{said}; measure it again")
-    return evidence
-
-
-def _parsed(text: str, path: Path) -> tuple[dict[str, Any], Evidence]:
     try:
         content = json.loads(text)
         of_figure = {"seeds": [*range(len(content["figure"]["values"]))], "variants": []} if "figure" in content else {}
-        return content, _EVIDENCE.validate_python({**content, **of_figure})
+        evidence = _EVIDENCE.validate_python({**content, **of_figure})
+        if (said := evidence.figure) is not None:
+            figure = replace(measured_figure(said.values, said.claimed), criterion=said.criterion)
+            evidence = replace(evidence, figure=figure)
+        follows = json.loads(to_json(evidence))
     except ValidationError as error:
         raise EvidenceError(path, f"{first_problem(error)}; measure it again") from error
     except (ValueError, TypeError, KeyError) as error:
         raise EvidenceError(path, f"is no evidence ({type(error).__name__}: {error}); measure it again") from error
+    if content != follows:
+        command = f"rlverify audit{' --level full' if evidence.figure else ''} --update"
+        reason = "was edited after it was measured: its digest or its results do not follow from its content"
+        raise EvidenceError(path, f"{reason}; run `{command}`")
+    if evidence.claim_id != path.stem:
+        raise EvidenceError(path, f"is about {evidence.claim_id}, not about {path.stem}")
+    return evidence
 
 
 def load_folder(folder: Path) -> dict[str, Evidence]:

@@ -36,6 +36,12 @@ def _without_infinity(content: object) -> object:
     return str(content) if isinstance(content, float) and math.isinf(content) else content
 
 
+def shown_path(path: Path, folder: Path) -> str:
+    """A path relative to a folder if it is inside, otherwise the absolute path; with slashes everywhere."""
+    resolved, root = path.resolve(), folder.resolve()
+    return (resolved.relative_to(root) if resolved.is_relative_to(root) else resolved).as_posix()
+
+
 def check_writable(folder: Path) -> None:
     """Make the folder where it is missing, and make sure that files can be written into it, before hours are spent."""
     try:
@@ -93,22 +99,9 @@ def first_problem(error: ValidationError) -> str:
     return f"{field}: {first['msg']}" if field else first["msg"]
 
 
-SEAL = "digest"
-
-
 def sealed(content: Mapping[str, Any]) -> str:
     """Canonical JSON of the content with its digest."""
-    return canonical_json({**content, SEAL: _digest(json.loads(canonical_json(content)))})
-
-
-def check_seal(content: Mapping[str, Any], path: Path, remedy: str) -> None:
-    """Compare the digest in a file with its content."""
-    if content.get(SEAL) != _digest({name: value for name, value in content.items() if name != SEAL}):
-        raise EvidenceError(path, f"was edited after it was measured: its digest does not fit its content; {remedy}")
-
-
-def _digest(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(canonical_json(content).encode()).hexdigest()[:16]
+    return canonical_json({**content, "digest": hashlib.sha256(canonical_json(content).encode()).hexdigest()[:16]})
 
 
 LOCK = "lock"

@@ -8,7 +8,7 @@ is rounded outwards, so that this rounding can leave a claim undecided, but cann
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -137,22 +137,6 @@ def rounded(mean: float, low: float, high: float) -> tuple[float, float, float]:
     whole = (round(mean * units), math.floor(low * units + SLACK), math.ceil(high * units - SLACK))
     mean, low, high = (round(number / units, decimals) for number in whole)
     return mean, low, high
-
-
-def impossible_in_figure(figure: FigureEvidence) -> Iterator[str]:
-    """What no measurement can have given."""
-    if not figure.claimed[0] < figure.claimed[1]:
-        yield f"claims the empty interval from {figure.claimed[0]:g} to {figure.claimed[1]:g}"
-    if not all(map(math.isfinite, figure.values)) or len(figure.values) < 2:
-        yield "needs two or more finite values"
-        return
-    again = measured_figure(figure.values, figure.claimed)
-    for name in ("values", "mean", "low", "high", "effect_size"):
-        told, follows = getattr(figure, name), getattr(again, name)
-        if told != follows and name == "values":
-            yield "holds values with more digits than are kept"
-        elif told != follows:
-            yield f"says {name} {told}, but its {figure.runs} values give {follows}"
 
 
 def compare_figures(

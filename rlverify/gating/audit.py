@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Literal, TypeAlias
@@ -11,13 +11,7 @@ from typing import Literal, TypeAlias
 from rlverify.evidence.evidence_files import is_committable, load_full_audit
 from rlverify.evidence.files import check_writable, prepare_working_folder
 from rlverify.evidence.summarising import summarise, summarise_figure
-from rlverify.gating.committed_evidence import (
-    Committed,
-    check_report,
-    committed_records,
-    full_audit_of,
-    replace_committed,
-)
+from rlverify.gating.committed_evidence import Committed, full_audit_of, replace_committed
 from rlverify.gating.git_base import Base
 from rlverify.gating.problem_rules import compared, notes_of, problems_of, problems_of_all
 from rlverify.gating.replay import Replayed, forced_by, replay, revision_of, seeds_to_repeat
@@ -25,8 +19,9 @@ from rlverify.project.code import CurrentCode, machine
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
-from rlverify.records.measured import Evidence, Run
-from rlverify.records.problems import Problem, exit_code_of, is_regression
+from rlverify.records.measured import Run
+from rlverify.records.problems import Problem, is_regression
+from rlverify.reporting.outcome import Outcome
 from rlverify.running.executors import Executor
 from rlverify.running.paired_runs import run_figures, seconds_of_claims, seeds_of
 from rlverify.running.runner import Progress, no_progress, run_claims
@@ -37,18 +32,14 @@ from rlverify.verdicts.verdict import Record
 class Measured:
     """What measuring gave.
 
+    :param records: of the claims that were measured, by id
     :param seconds: of the paired runs of each figure, by its id, as `seconds_of_claims` gives them
     :param seconds_of_runs: the mean time of a run of each experiment, by its name
     """
 
-    evidence: Mapping[str, Evidence]
-    runs: Mapping[str, tuple[Run, ...]]
+    records: Mapping[str, Record]
     seconds: Mapping[str, float]
     seconds_of_runs: Mapping[str, float]
-
-    def record(self, claim: Claim) -> Record:
-        """What was measured for one of the claims."""
-        return Record(claim, self.evidence[claim.id], runs=self.runs.get(claim.id, ()))
 
 
 def measure(
@@ -60,16 +51,19 @@ def measure(
     executor: Executor,
     on_progress: Progress,
     on_figures: Progress,
-    enough: Callable[[Record], bool] | None = None,
+    fail_fast: bool,
 ) -> Measured:
     """Measure claims, those with a probe first.
 
     :param kept_runs: folder of the paired runs that have ended, which are not made again
-    :param enough: whether to stop after a claim with a probe; those that have not ended then are left out
+    :param fail_fast: stop after a claim with a probe that is not as expected; those that have not ended are left out
     """
     probed, figures = ([claim for claim in claims if (claim.figure is None) == wanted] for wanted in (True, False))
-    stop = _stopping(probed, enough) if enough is not None else None
-    runs = run_claims(project, probed, executor=executor, on_progress=on_progress, stop=stop)
+
+    def is_wrong(claim: Claim, runs: Sequence[Run]) -> bool:
+        return bool(problems_of(Record(claim, summarise(claim, runs))))
+
+    runs = run_claims(project, probed, executor=executor, on_progress=on_progress, stop=is_wrong if fail_fast else None)
     if len(runs) < len(probed):
         probed, figures = [claim for claim in probed if claim.id in runs], []
     paired = run_figures(
@@ -80,50 +74,15 @@ def measure(
         on_progress=on_figures,
         code=code,
     )
-    evidence = {each.id: summarise(each, runs[each.id]) for each in probed}
-    evidence |= {each.id: summarise_figure(each, paired[each.experiment]) for each in figures}
+    records = {each.id: Record(each, summarise(each, runs[each.id]), runs=runs[each.id]) for each in probed}
+    records |= {each.id: Record(each, summarise_figure(each, paired[each.experiment])) for each in figures}
     seconds = seconds_of_claims(figures, (run for found in paired.values() for run in found))
     of_runs = {name: round(fmean(run.seconds for run in found), 1) for name, found in paired.items()}
-    return Measured(evidence, runs, seconds, of_runs)
-
-
-def _stopping(claims: Sequence[Claim], enough: Callable[[Record], bool]) -> Callable[[str, tuple[Run, ...]], bool]:
-    """Whether the runs of a claim, by its id, are enough."""
-    claimed = {claim.id: claim for claim in claims}
-
-    def stop(claim_id: str, runs: tuple[Run, ...]) -> bool:
-        claim = claimed[claim_id]
-        return enough(Record(claim, summarise(claim, runs)))
-
-    return stop
+    return Measured(records, seconds, of_runs)
 
 
 Level: TypeAlias = Literal["quick", "full"]
 """How much is measured: everything but the figures, which take an hour, or these too."""
-
-
-@dataclass(frozen=True)
-class Audit:
-    """The records and all that is wrong with them.
-
-    :param measured: how many claims were measured; the others keep their committed evidence
-    :param repeated: of how many figures a run was repeated
-    :param exact: how many of these gave the committed value to all digits
-    """
-
-    records: tuple[Record, ...]
-    problems: tuple[Problem, ...]
-    measured: int
-    notes: tuple[str, ...] = ()
-    committed: Mapping[str, Evidence] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    repeated: int = 0
-    exact: int = 0
-
-    @property
-    def exit_code(self) -> int:
-        """The exit code of the worst problem; see `rlverify.records.problems.exit_code_of`."""
-        return exit_code_of(self.problems)
 
 
 def audit(
@@ -139,7 +98,7 @@ def audit(
     on_repeats: Progress = no_progress,
     chosen: frozenset[str] | None = None,
     fail_fast: bool = False,
-) -> Audit:
+) -> Outcome:
     """Measure claims; compare with the committed evidence and reports, or replace them.
 
     Where a claim could not be measured, an update keeps its committed evidence. The quick level keeps the evidence of
@@ -170,33 +129,31 @@ def audit(
         executor=executor,
         on_progress=on_progress,
         on_figures=on_figures,
-        enough=_is_wrong if fail_fast else None,
+        fail_fast=fail_fast,
     )
     code.check_unchanged()
-    found = (kept.get(each.id) or fresh.record(each) for each in claims if each.id in kept or each.id in fresh.evidence)
-    records, notes = tuple(found), list(warnings)
-    if left := len(claims) - len(kept) - len(fresh.evidence):
+    known = {**kept, **fresh.records}
+    records, notes = tuple(known[each.id] for each in claims if each.id in known), list(warnings)
+    if left := len(claims) - len(known):
         notes.append(f"a claim is not as expected, so {left} of {len(claims)} claims were not measured")
     if update:
         full_audit = full_audit_of(project, code, fresh.seconds_of_runs) if level == "full" else None
         replace_committed(committed, records, others, full_audit)
-        notes += notes_of(records)
-        return Audit(records, tuple(problems_of_all(records)), len(fresh.evidence), tuple(notes), seconds=fresh.seconds)
-    is_enough = fail_fast and any(_is_wrong(each) for each in records if each.claim.figure is None)
+        problems, notes = problems_of_all(records), [*notes, *notes_of(records)]
+        return Outcome(records, tuple(problems), notes=tuple(notes), seconds=fresh.seconds)
+    is_enough = fail_fast and any(map(problems_of, fresh.records.values()))
     again = _repeated(committed, code, [] if is_enough else [*kept.values()], base, executor, on_repeats)
     problems = [*problems_of_all(records, committed.evidence), *again.problems]
     problems += _compare_all(committed, records, complete=not others)
-    notes += [*notes_of(records, advise=not is_regression(problems))]
-    seconds = {**fresh.seconds, **again.seconds}
-    return Audit(
+    notes += notes_of(records, advise=not is_regression(problems))
+    return Outcome(
         records,
         tuple(problems),
-        len(fresh.evidence),
-        tuple(notes),
-        committed.evidence,
-        seconds,
-        len(again.seconds),
-        again.exact,
+        notes=tuple(notes),
+        seconds={**fresh.seconds, **again.seconds},
+        committed=committed.evidence,
+        repeated=len(again.seconds),
+        exact=again.exact,
     )
 
 
@@ -218,10 +175,6 @@ def _repeated(
     return replay(project, paths, code, figures, seeds, same_machine=same, executor=executor, on_progress=on_progress)
 
 
-def _is_wrong(record: Record) -> bool:
-    return bool(problems_of(record))
-
-
 def _compare_all(committed: Committed, records: Sequence[Record], *, complete: bool) -> list[Problem]:
     """Where records differ from the committed evidence, and the reports from that if the records are complete."""
     problems: list[Problem] = []
@@ -230,5 +183,4 @@ def _compare_all(committed: Committed, records: Sequence[Record], *, complete: b
             problems += compared(record, committed.evidence.get(record.claim.id))
     if problems or not complete or len(records) < len(committed.project.claims):
         return problems
-    expected = committed_records(committed.project, committed.evidence)
-    return check_report(committed.project, committed.paths, expected, committed.evidence)
+    return committed.check_report()

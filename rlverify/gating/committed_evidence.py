@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -27,7 +27,6 @@ from rlverify.project.content import Project
 from rlverify.project.registry import PLOTS_FOLDER
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
-from rlverify.records.errors import EvidenceError
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import CLAIM_FELL, Problem
 from rlverify.reporting.rendering import render_all
@@ -37,7 +36,7 @@ from rlverify.verdicts.verdict import Record, attached
 
 @dataclass(frozen=True)
 class Committed:
-    """The committed evidence of a project."""
+    """The committed evidence of a project, and the reports that it gives."""
 
     project: Project
     paths: ReportPaths
@@ -48,47 +47,37 @@ class Committed:
         return load_folder(self.paths.evidence)
 
     def record(self, claim: Claim) -> Record:
-        """A claim with its committed evidence."""
+        """A claim with its committed evidence, and why that does not fit the catalogue where it does not."""
         path = self.paths.evidence / f"{claim.id}.json"
-        return committed_record(claim, load_file(path) if path.is_file() else None)
+        return _record(claim, load_file(path) if path.is_file() else None)
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """Every claim with its committed evidence, and with those of its conditions; measures nothing."""
+        return attached([_record(claim, self.evidence.get(claim.id)) for claim in self.project.claims])
+
+    def check_report(self) -> list[Problem]:
+        """Whether the committed reports are, byte for byte, what the committed evidence gives."""
+        unknown = sorted(self.evidence.keys() - {claim.id for claim in self.project.claims})
+        problems = [Problem(each, CLAIM_FELL, "has evidence but is in no catalogue", remedy=REMEDY) for each in unknown]
+        for name, text in self.rendered(self.records).items():
+            path = self.paths.reports / name
+            if not path.is_file() or path.read_bytes() != text.encode():
+                sentence = "is not what the committed evidence gives"
+                problems.append(Problem(name, CLAIM_FELL, sentence, remedy="run `rlverify report`"))
+        return problems
+
+    def write_report(self) -> None:
+        """Render the reports and replace the committed ones."""
+        write_files(self.paths.reports, self.rendered(self.records))
+
+    def rendered(self, records: Sequence[Record], full_audit: FullAudit | None = None) -> Mapping[str, str]:
+        """The files of the report of some records."""
+        return render_all(collect(self.project, self.paths.reports, records, full_audit))
 
 
-def readable_evidence(paths: ReportPaths, claim: Claim) -> Evidence | None:
-    """The committed evidence of a claim; None where there is none or its file is broken."""
-    path = paths.evidence / f"{claim.id}.json"
-    try:
-        return load_file(path)
-    except EvidenceError:
-        return None
-
-
-def committed_record(claim: Claim, evidence: Evidence | None) -> Record:
-    """A claim with its committed evidence, and why that does not fit the catalogue where it does not."""
+def _record(claim: Claim, evidence: Evidence | None) -> Record:
     return Record(claim, evidence, tuple(misfits(evidence, claim)) if evidence is not None else ())
-
-
-def committed_records(project: Project, committed: Mapping[str, Evidence]) -> list[Record]:
-    """Every claim with its committed evidence, and with those of its conditions; measures nothing."""
-    return attached([committed_record(claim, committed.get(claim.id)) for claim in project.claims])
-
-
-def check_report(
-    project: Project, paths: ReportPaths, records: Sequence[Record], committed: Mapping[str, Evidence]
-) -> list[Problem]:
-    """Whether the committed reports are, byte for byte, what the committed evidence gives."""
-    unknown = sorted(committed.keys() - {record.claim.id for record in records})
-    problems = [Problem(each, CLAIM_FELL, "has evidence but is in no catalogue", remedy=REMEDY) for each in unknown]
-    for name, text in _render(project, paths, records).items():
-        path = paths.reports / name
-        if not path.is_file() or path.read_bytes() != text.encode():
-            sentence = "is not what the committed evidence gives"
-            problems.append(Problem(name, CLAIM_FELL, sentence, remedy="run `rlverify report`"))
-    return problems
-
-
-def write_report(project: Project, paths: ReportPaths, records: Sequence[Record]) -> None:
-    """Render the reports from the records and replace the committed ones."""
-    write_files(paths.reports, _render(project, paths, records))
 
 
 def replace_committed(
@@ -102,23 +91,27 @@ def replace_committed(
     :param full_audit: replaces the committed one, unless that is of the same code or a claim could not be measured
     """
     project, paths = committed.project, committed.paths
-    kept = [_committable(paths, record) for record in records]
-    known = {record.claim.id for record in (*kept, *others) if record.evidence is not None}
-    ids = {claim.id for claim in project.claims}
-    more = {}
-    all_are_new = ids == {now.claim.id for was, now in zip(records, kept, strict=True) if was is now}
-    if full_audit is not None and all_are_new and load_full_audit(paths.reports).code != full_audit.code:
-        more[FULL_AUDIT] = canonical_json(asdict(full_audit))
-    measured = [each.evidence for each in kept if each.evidence is not None and is_committable(each.evidence)]
+    kept = [each if _can_be_committed(each) else committed.record(each.claim) for each in records]
+    all_records = {record.claim.id: record for record in (*kept, *others)}
+    all_are_new = not others and all(map(_can_be_committed, records))
+    if full_audit is not None and (not all_are_new or load_full_audit(paths.reports).code == full_audit.code):
+        full_audit = None
+    measured = [each.evidence for each in records if each.evidence is not None and is_committable(each.evidence)]
     evidence = {f"evidence/{each.claim_id}.json": to_json(each) for each in measured}
-    pages = _render(project, paths, _in_order(project, (*kept, *others)), more.get(FULL_AUDIT))
+    pages = committed.rendered([all_records[claim.id] for claim in project.claims], full_audit)
+    more = {} if full_audit is None else {FULL_AUDIT: canonical_json(asdict(full_audit))}
     write_files(paths.reports, {**evidence, **pages, **more})
     for path in paths.evidence.glob("*.json"):
-        if path.stem not in known and (path.stem in ids or _is_evidence(path)):
+        record = all_records.get(path.stem)
+        if _is_evidence(path) if record is None else record.evidence is None:
             path.unlink()
     for path in (paths.reports / PLOTS_FOLDER).glob("*.svg"):
         if path.stem not in project.figure_plots:
             path.unlink()
+
+
+def _can_be_committed(record: Record) -> bool:
+    return record.evidence is not None and is_committable(record.evidence)
 
 
 def full_audit_of(project: Project, code: CurrentCode, seconds: Mapping[str, float]) -> FullAudit:
@@ -136,27 +129,9 @@ def _revision(project: Project) -> str:
         return ""
 
 
-def _in_order(project: Project, records: Iterable[Record]) -> list[Record]:
-    """These records, and one without evidence for each other claim; in the order of the catalogue."""
-    found = {record.claim.id: record for record in records}
-    return [found.get(claim.id, Record(claim, None)) for claim in project.claims]
-
-
 def _is_evidence(path: Path) -> bool:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return False
     return '"claim_id"' in text and '"schema_version"' in text
-
-
-def _committable(paths: ReportPaths, record: Record) -> Record:
-    if record.evidence is not None and is_committable(record.evidence):
-        return record
-    return committed_record(record.claim, readable_evidence(paths, record.claim))
-
-
-def _render(
-    project: Project, paths: ReportPaths, records: Sequence[Record], full_audit: str | None = None
-) -> Mapping[str, str]:
-    return render_all(collect(project, paths.reports, records, full_audit))

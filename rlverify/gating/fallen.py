@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rlverify.gating.audit import Audit
+from rlverify.evidence.files import shown_path
 from rlverify.gating.git_base import Base
 from rlverify.gating.problem_rules import reason
 from rlverify.gating.replay import CRASHES, DIFFERS
@@ -102,12 +102,12 @@ SEVERITIES: Final = ("critical", "high", "medium", "low")
 
 def outcome_of_audit(
     project: Project,
-    result: Audit,
+    result: Outcome,
     selection: str = "",
     base: Base | None = None,
     executor: Executor | None = None,
 ) -> Outcome:
-    """All that a run found, with the fallen claims in the order in which they should be read.
+    """What an audit found, with the fallen claims in the order in which they should be read.
 
     :param executor: makes runs of fallen claims again, to find what they execute of the code that changed since then
     """
@@ -123,7 +123,7 @@ def outcome_of_audit(
         records = [replace(each, changed=changed.get(each.claim.id, ())) for each in records]
     fallen = [_fallen(project, each, problems[each.claim.id], result, base) for each in records]
     seconds = {**seconds_of({record.claim.id: record.runs for record in result.records}), **result.seconds}
-    return Outcome(result.records, result.problems, tuple(fallen), result.notes, seconds, selection)
+    return replace(result, fallen=tuple(fallen), seconds=seconds, selection=selection)
 
 
 def seconds_of(runs: Mapping[str, Sequence[Run]]) -> dict[str, float]:
@@ -154,7 +154,7 @@ def _violated(record: Record) -> int:
 
 
 def _fallen(
-    project: Project, record: Record, problems: Sequence[Problem], result: Audit, base: Base | None
+    project: Project, record: Record, problems: Sequence[Problem], result: Outcome, base: Base | None
 ) -> FallenClaim:
     """What a reader needs of one claim."""
     parts = record.changed
@@ -173,12 +173,12 @@ def _fallen(
         worst.sentence.partition(": ")[0] if replayed else _headline(record, problems),
         changes,
         worst.sentence.partition(": ")[2] if replayed else "" if changes else _reason(record, worst),
-        tuple(_relative(each, project.root) for each in suspected),
+        tuple(shown_path(Path(each), project.root) for each in suspected),
         suspect_line,
         _edit(base, suspected[0], suspect_line) if suspected else (),
-        tuple(_relative(each, project.root) for each in record.changed),
+        tuple(shown_path(Path(each), project.root) for each in record.changed),
         tuple(parts),
-        _relative(str(declared_in), project.root),
+        shown_path(declared_in, project.root),
         line,
         f"{project.settings.command} reproduce {claim.id}{f' --seed {seed}' if seed != first else ''}",
     )
@@ -233,8 +233,3 @@ def _declaration(project: Project, claim: Claim) -> tuple[Path, int]:
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     found = (number for number, text in enumerate(lines, 1) if text.replace(" ", "") == f'id="{claim.id}"')
     return path, next(found, 1)
-
-
-def _relative(path: str, root: Path) -> str:
-    place, top = Path(path).resolve(), root.resolve()
-    return (place.relative_to(top) if place.is_relative_to(top) else place).as_posix()

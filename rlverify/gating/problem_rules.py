@@ -8,10 +8,9 @@ from rlverify.evidence.evidence_files import compare
 from rlverify.project.planting import PIN_ADVICE
 from rlverify.records.claims import Claim, Verdict
 from rlverify.records.measured import Evidence
-from rlverify.records.problems import CLAIM_FELL, HARNESS_FAILED, Problem, ProblemKind
+from rlverify.records.problems import CLAIM_FELL, HARNESS_FAILED, Problem, ProblemKind, few
 from rlverify.verdicts.verdict import NOT_MEASURED, Record, decide_variant, healthy_outcome, judge
 
-SHOWN_DIFFERENCES = 3
 REMEDY = "run `rlverify audit --update`"
 REMEDY_OF_FIGURES = "run `rlverify audit --level full --update`"
 
@@ -123,7 +122,7 @@ def compared(record: Record, committed: Evidence | None) -> list[Problem]:
     )
     if not values:
         return []
-    sentence = f"differs from the committed evidence: {few_of(values)}"
+    sentence = f"differs from the committed evidence: {few(values, between='; ')}"
     return [Problem(claim.id, CLAIM_FELL, sentence, "values", f"if that is right, {remedy_of(claim)}")]
 
 
@@ -152,11 +151,3 @@ def reason(evidence: Evidence, verdict: Verdict) -> str:
             share = f"held in {variant.held_runs} of {variant.runs} runs"
             return f", {variant.variant} {share} (95 % interval {low:.2f} to {high:.2f})"
     return ""
-
-
-def few_of(differences: Sequence[str]) -> str:
-    """The first of the differences, and how many more there are."""
-    shown = [*differences[:SHOWN_DIFFERENCES]]
-    if len(differences) > len(shown):
-        shown.append(f"and {len(differences) - len(shown)} more differences")
-    return "; ".join(shown)

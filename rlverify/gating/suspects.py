@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import cProfile
 import multiprocessing.process
 import os
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -21,7 +22,7 @@ from rlverify.gating.git_base import Base
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import (
     code_parts,
-    first_lines,
+    definitions,
     is_within,
     module_closure,
     module_exists,
@@ -191,12 +192,12 @@ def line_of(path: str, parts: Iterable[str]) -> int:
     """The line in which the first of the functions of a file begins that are among some parts; 1 if none is."""
     named = [name.partition(":") for name in parts if ":" in name]
     file = Path(path).resolve()
-    functions = {name for module, _, name in named if module_exists(module) and module_path(module).resolve() == file}
-    try:
-        lines = first_lines(file) if functions else {}
-    except SyntaxError:
-        return 1
-    return min((line for name, line in lines.items() if name in functions), default=1)
+    functions = [name for module, _, name in named if module_exists(module) and module_path(module).resolve() == file]
+    lines = []
+    for name in functions:
+        with suppress(SyntaxError, LookupError):  # the change broke the file, or removed the function
+            lines.append(getattr(definitions(ast.parse(file.read_bytes()), name)[0], "lineno", 1))
+    return min(lines, default=1)
 
 
 def edit_of(before: str, now: str, line: int) -> tuple[str, ...]:

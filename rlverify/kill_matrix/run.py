@@ -9,9 +9,8 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from rlverify.evidence.evidence_files import load_folder
 from rlverify.evidence.files import check_writable, prepare_working_folder, write_files
-from rlverify.gating.committed_evidence import committed_records, write_report
+from rlverify.gating.committed_evidence import Committed
 from rlverify.gating.git_base import Base
 from rlverify.kill_matrix import sessions
 from rlverify.kill_matrix.committed import MATRIX, REPORT, matrix_json, problems_of, render_page
@@ -170,7 +169,7 @@ def run_matrix(
     if update:
         write_files(paths.reports, files)
         # The other pages show which tests passed.
-        write_report(matrix_plan.project, paths, committed_records(matrix_plan.project, load_folder(paths.evidence)))
+        Committed(matrix_plan.project, paths).write_report()
     return found
 
 

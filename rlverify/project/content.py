@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from rlverify.project.catalogue import load
 from rlverify.project.citations import Documents
-from rlverify.project.fingerprint import is_within, module_path
+from rlverify.project.fingerprint import is_within, module_path, place_of
 from rlverify.project.registry import (
     EXPERIMENTS,
     FACTS,
@@ -232,7 +232,7 @@ class Project:
     @cached_property
     def code_places(self) -> Mapping[str, Path]:
         """The folder, or file, of each package under test and of the content package, by dotted name."""
-        places = {package: _place_of(package) for package in self.settings.under_test}
+        places = {package: place_of(package) for package in self.settings.under_test}
         for package, place in places.items():
             if place is None:
                 raise self._missing("under_test", package)
@@ -288,19 +288,6 @@ class Project:
                 module_path(name)
             except LookupError as error:
                 raise CatalogueError(f"{claim.document}.toml", claim.id, "modules", str(error)) from error
-
-
-def _place_of(package: str) -> Path | None:
-    """The folder of a package, or the file of a single module; None where there is no such package."""
-    top, *inside = package.split(".")
-    spec = importlib.util.find_spec(top)
-    if spec is None:
-        return None
-    folders = [Path(folder).joinpath(*inside) for folder in spec.submodule_search_locations or ()]
-    if not folders:
-        return None if inside else Path(str(spec.origin))
-    files = [folder.with_name(f"{folder.name}.py") for folder in folders]
-    return next((place for place in (*folders, *files) if place.exists()), None)
 
 
 def _unused(what: str, known: Iterable[str], used: set[str | None]) -> str:

@@ -77,7 +77,7 @@ def code_parts(source: str) -> dict[str, str]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):  # the latter of a null character
         return {"": digest([source])}
-    functions = [] if _imports_compiler(tree) else list(_functions(tree, ""))
+    functions = [] if _imports(tree, "", COMPILERS) else list(_functions(tree, ""))
     texts: dict[str, list[str]] = {}
     for name, node in functions:
         texts.setdefault(name, []).append(tree_text(node))
@@ -93,24 +93,6 @@ def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDe
             yield from _functions(child, f"{prefix}{child.name}.")
         else:
             yield prefix + child.name, child
-
-
-def _imports_compiler(tree: ast.Module) -> bool:
-    names: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            names.append(node.module or "")
-    return any(is_within(name, COMPILERS) for name in names)
-
-
-def first_lines(path: Path) -> dict[str, int]:
-    """The line in which each function of a file begins, by its qualified name; of several with one name, the first."""
-    lines: dict[str, int] = {}
-    for name, node in _functions(ast.parse(path.read_bytes()), ""):
-        lines.setdefault(name, node.lineno)
-    return lines
 
 
 def member_digest(function: Any) -> str:
@@ -138,21 +120,27 @@ def _file_digest(path: Path, _modified: int, qualified_name: str) -> str:
     return source_digest(path.read_bytes(), qualified_name)
 
 
-def module_path(name: str) -> Path:
-    """The source file of a dotted module name, found without importing its parents."""
-    top, *rest = name.split(".")
+def place_of(name: str) -> Path | None:
+    """The folder of a package, or the file of a module, found without importing its parents; None if there is none."""
+    top, *inside = name.split(".")
     spec = importlib.util.find_spec(top)
     if spec is None:
+        return None
+    folders = [Path(folder).joinpath(*inside) for folder in spec.submodule_search_locations or ()]
+    if not folders:
+        return None if inside else Path(str(spec.origin))
+    packages = [folder for folder in folders if (folder / "__init__.py").is_file()]
+    files = [folder.with_name(f"{folder.name}.py") for folder in folders]
+    return next((place for place in (*packages, *files, *folders) if place.exists()), None)
+
+
+def module_path(name: str) -> Path:
+    """The source file of a dotted module name, found without importing its parents."""
+    place = place_of(name)
+    file = place / "__init__.py" if place is not None and place.is_dir() else place
+    if file is None or not file.is_file():
         raise LookupError(f"no module {name}")
-    if not rest and spec.origin is not None:
-        return Path(spec.origin)
-    roots = [Path(root) for root in spec.submodule_search_locations or ()]
-    for root in roots:
-        path = root.joinpath(*rest)
-        for candidate in (path / "__init__.py", path.with_name(path.name + ".py")):
-            if candidate.is_file():
-                return candidate
-    raise LookupError(f"no module {name}")
+    return file
 
 
 def module_name(package: str, place: Path, path: Path) -> str:
@@ -191,17 +179,22 @@ def _imports_within(name: str, within: tuple[str, ...]) -> tuple[str, ...]:
 @lru_cache(maxsize=1024)
 def _imports_of_file(path: Path, _modified: int, package: str, within: tuple[str, ...]) -> tuple[str, ...]:
     """The modules that a file imports from some packages; of one that is not Python none, which its import reports."""
-    found: list[str] = []
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
         return ()
+    return tuple(filter(module_exists, _imports(tree, package, within)))
+
+
+def _imports(tree: ast.Module, package: str, within: tuple[str, ...]) -> list[str]:
+    """The modules that a module of a package imports from some packages, and names that may be such modules."""
+    found: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             found += _imported_from(node, package, within)
-    return tuple(each for each in found if is_within(each, within) and module_exists(each))
+    return [each for each in found if is_within(each, within)]
 
 
 def is_within(name: str, packages: Iterable[str]) -> bool:

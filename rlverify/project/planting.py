@@ -115,11 +115,16 @@ def source_of_fault(fault: Fault) -> tuple[str, str] | None:
 
 def source_of(function: Callable[..., Any]) -> str:
     """Return the source of a function without decorators and comments for tools."""
-    lines = textwrap.dedent(inspect.getsource(inspect.unwrap(function))).strip().splitlines()
-    start = next(
-        (number for number, line in enumerate(lines) if line.startswith(("def ", "async def "))), 0
-    )  # a lambda has none
-    return "\n".join(FOR_TOOLS.sub("", line) for line in lines[start:])
+    lines = textwrap.dedent("".join(source_lines(function)[0])).strip().splitlines()
+    return "\n".join(FOR_TOOLS.sub("", line) for line in lines)
+
+
+def source_lines(function: Callable[..., Any]) -> tuple[list[str], int]:
+    """The lines of a function below its decorators, and the number of the first in its file."""
+    lines, first = inspect.getsourcelines(inspect.unwrap(function))
+    definitions = (number for number, line in enumerate(lines) if line.lstrip().startswith(("def ", "async def ")))
+    start = next(definitions, 0)  # a lambda has none
+    return lines[start:], first + start
 
 
 def _import_owner(owner: str) -> type | ModuleType:

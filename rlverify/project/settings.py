@@ -132,19 +132,11 @@ def load_settings(root: Path) -> Settings:
         for each in (value,) if isinstance(value, str) else value:
             if not (root / each).exists():
                 raise SettingsError(path, key, f"there is no {each!r} in {root}; create it, or correct the path")
-    return Settings(
-        root=root,
-        content=table.content,
-        under_test=table.under_test,
-        catalogue=None if table.catalogue is None else root / table.catalogue,
-        documents=None if table.documents is None else root / table.documents,
-        reports=root / table.reports,
-        tests=root / table.tests,
-        pythonpath=tuple((root / each).resolve() for each in table.pythonpath if (root / each).is_dir()),
-        libraries=table.libraries,
-        suites=table.suites,
-        command=table.command,
-    )
+    given = dict(table)
+    for key in ("catalogue", "documents", "reports", "tests"):
+        given[key] = None if given[key] is None else root / given[key]
+    given["pythonpath"] = tuple((root / each).resolve() for each in table.pythonpath if (root / each).is_dir())
+    return Settings(root=root, **given)
 
 
 def suites_alone(start: Path) -> tuple[Path, tuple[str, ...]] | None:

@@ -62,10 +62,10 @@ class Problem:
         return self.kind in FALLEN
 
 
-def few(texts: Iterable[str], most: int = 3) -> str:
+def few(texts: Iterable[str], most: int = 3, between: str = ", ") -> str:
     """Return the first of the texts, and how many more there are."""
     found = [*texts]
-    return ", ".join(found if len(found) <= most + 1 else [*found[:most], f"and {len(found) - most} more"])
+    return between.join(found if len(found) <= most + 1 else [*found[:most], f"and {len(found) - most} more"])
 
 
 def exit_code_of(problems: Sequence[Problem]) -> int:

@@ -6,8 +6,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
+from types import FrameType
 from typing import Final
 
 THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -73,34 +74,32 @@ def allow_termination() -> None:
 
 
 @contextmanager
+def _handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM call a handler inside; does nothing off the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = [signal.signal(number, handler) for number in SIGNALS]
+    try:
+        yield
+    finally:
+        for number, own in zip(SIGNALS, before, strict=True):
+            signal.signal(number, own)
+
+
+@contextmanager
 def raised_at_the_end() -> Iterator[None]:
     """Ctrl-C and SIGTERM raise KeyboardInterrupt when all inside is done; does nothing off the main thread.
 
     Unlike with `held_back`, processes started inside see both signals.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     came: list[int] = []
-    before = [signal.signal(number, lambda number, _: came.append(number)) for number in SIGNALS]
-    try:
+    with _handled(lambda number, _: came.append(number)):
         yield
-    finally:
-        for number, handler in zip(SIGNALS, before, strict=True):
-            signal.signal(number, handler)
     if came:
         raise KeyboardInterrupt
 
 
-@contextmanager
-def raised() -> Iterator[None]:
+def raised() -> AbstractContextManager[None]:
     """Ctrl-C and SIGTERM raise KeyboardInterrupt inside, whatever they do outside; does nothing off the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = [signal.signal(number, signal.default_int_handler) for number in SIGNALS]
-    try:
-        yield
-    finally:
-        for number, handler in zip(SIGNALS, before, strict=True):
-            signal.signal(number, handler)
+    return _handled(signal.default_int_handler)

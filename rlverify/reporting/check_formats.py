@@ -12,12 +12,12 @@ from rlverify.checks.engine.check_records import CheckRecord, Status
 from rlverify.checks.engine.rule import Rule
 from rlverify.checks.pytest_door import details
 from rlverify.checks.targets import Target
-from rlverify.evidence.files import canonical_json
+from rlverify.evidence.files import canonical_json, shown_path
 from rlverify.records.claims import Severity
 from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, SCHEMA_VERSION
 from rlverify.reporting.junit import junit_document
 from rlverify.reporting.outcome import Case
-from rlverify.reporting.sarif import SarifResult, SarifRule, sarif_document
+from rlverify.reporting.sarif import sarif_document, sarif_result, sarif_rule
 from rlverify.verdicts.verdict import ClaimStatus
 
 
@@ -105,12 +105,6 @@ def reason_in_words(record: CheckRecord) -> str:
 LEVELS: Final[dict[Severity, str]] = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}
 
 
-def shown_path(path: Path, folder: Path) -> str:
-    """A path relative to a folder if it is inside, otherwise the absolute path; with slashes everywhere."""
-    resolved, root = path.resolve(), folder.resolve()
-    return (resolved.relative_to(root) if resolved.is_relative_to(root) else resolved).as_posix()
-
-
 def json_of_checks(run: CheckRun, folder: Path) -> str:
     """The exit code, a summary, and for each subject its place and records."""
     content = {
@@ -185,13 +179,13 @@ def sarif_of_checks(run: CheckRun, folder: Path) -> str:
     )
 
 
-def _rule(rule: Rule) -> SarifRule:
+def _rule(rule: Rule) -> dict[str, Any]:
     text = f"Family {rule.family}, severity {rule.severity}. {rule.expected}"
-    return SarifRule(rule.name, rule.expected, rule.rationale, text, LEVELS[rule.severity])
+    return sarif_rule(rule.name, rule.expected, rule.rationale, text, LEVELS[rule.severity])
 
 
-def _result(target: Target, record: CheckRecord, folder: Path) -> SarifResult:
-    return SarifResult(
+def _result(target: Target, record: CheckRecord, folder: Path) -> dict[str, Any]:
+    return sarif_result(
         record.check,
         LEVELS[record.severity],
         details(record),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -77,15 +78,11 @@ def _run_cases(outcome: Outcome) -> Iterator[Case]:
         claim = record.claim
         case = Case(claim.document, f"{claim.id} {claim.title}", _status(record), seconds=outcome.seconds[claim.id])
         if fell := fallen.get(claim.id):
-            yield _not_passed(case, ClaimStatus.FAILED, fell.headline, "\n".join(block(fell)))
+            yield replace(case, status=ClaimStatus.FAILED, message=fell.headline, text="\n".join(block(fell)))
         elif problem := problems.get(claim.id):
-            yield _not_passed(case, _status_of_problem(problem), problem.sentence, str(problem))
+            yield replace(case, status=_status_of_problem(problem), message=problem.sentence, text=str(problem))
         else:
             yield case
-
-
-def _not_passed(case: Case, status: ClaimStatus, message: str, text: str) -> Case:
-    return Case(case.suite, case.name, status, message, text, case.seconds)
 
 
 def _other_cases(outcome: Outcome) -> Iterator[Case]:

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Final
 
 from rlverify.records.claims import Claim
+from rlverify.records.measured import Evidence
 from rlverify.records.problems import (
     CLAIM_FELL,
     HARNESS_FAILED,
@@ -86,9 +87,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that a run measured and found.
+    """The records of an audit or a gate, and all that is wrong with them.
 
     :param seconds: what measuring each claim took, by its id; a run that several claims need is shared among them
+    :param committed: the committed evidence that was compared with, by the id of the claim
+    :param repeated: of how many figures a run was repeated
+    :param exact: how many of these gave the committed value to all digits
     """
 
     records: tuple[Record, ...]
@@ -98,16 +102,14 @@ class Outcome:
     seconds: Mapping[str, float] = field(default_factory=dict)
     selection: str = ""
     checks: tuple[Case, ...] = ()
+    committed: Mapping[str, Evidence] = field(default_factory=dict)
+    repeated: int = 0
+    exact: int = 0
 
     @property
     def exit_code(self) -> int:
         """The exit code of the worst problem; see `rlverify.records.problems.exit_code_of`."""
         return exit_code_of(self.problems)
-
-    @property
-    def regressed(self) -> bool:
-        """Whether a claim fell by more than its values."""
-        return is_regression(self.problems)
 
 
 MOST_LINES: Final = 60
@@ -187,7 +189,7 @@ def _what_failed(outcome: Outcome) -> str:
 
 def _title(outcome: Outcome) -> str:
     fell = _claims(len(outcome.fallen))
-    if outcome.regressed:
+    if is_regression(outcome.problems):
         return f"{fell} fell: the code does something else than the catalogue and the committed evidence say"
     return f"{fell} fell: the verdicts are as expected, but values differ from the committed evidence"
 
@@ -254,9 +256,8 @@ def _in_one_line(problems: Sequence[Problem], what: str) -> list[str]:
     if len(problems) < 2:
         return [str(problem) for problem in problems]
     why = [*dict.fromkeys("; ".join(filter(None, (each.sentence, each.remedy))) for each in problems)]
-    more = [f"and {len(why) - SHOWN_REASONS} more"] * (len(why) > SHOWN_REASONS)
     subjects = few((problem.subject for problem in problems), SHOWN_IDS)
-    return [f"{len(problems)} {what} ({subjects}): {'; '.join([*why[:SHOWN_REASONS], *more])}"]
+    return [f"{len(problems)} {what} ({subjects}): {few(why, SHOWN_REASONS, '; ')}"]
 
 
 def _shortened(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from rlverify.evidence.evidence_files import FullAudit, load_full_audit, parsed_full_audit
+from rlverify.evidence.evidence_files import FullAudit, load_full_audit
 from rlverify.project.citations import document_key
 from rlverify.project.content import Project
 from rlverify.project.planting import source_of_fault
@@ -141,14 +141,16 @@ def differences_first(records: Sequence[Record]) -> list[Record]:
     return sorted(records, key=lambda record: (not record.contradicts_document, record.verdict is not None))
 
 
-def collect(project: Project, reports: Path, records: Sequence[Record], full_audit: str | None = None) -> ReportData:
+def collect(
+    project: Project, reports: Path, records: Sequence[Record], full_audit: FullAudit | None = None
+) -> ReportData:
     """Everything that the reports of a project are made of."""
     home = project.settings.reports  # links are the same wherever the pages are written
     return ReportData(
         records=tuple(with_conditions(records)),
         pages=project.pages,
         code=_code(project),
-        full_audit=load_full_audit(reports) if full_audit is None else parsed_full_audit(full_audit),
+        full_audit=full_audit or load_full_audit(reports),
         under_test=project.settings.under_test,
         files={key: Path(os.path.relpath(path, home)).as_posix() for key, path in project.documents.paths.items()},
         lines=project.documents.lines,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from importlib import metadata
 from pathlib import PurePosixPath
@@ -23,38 +22,44 @@ ROOT: Final = "%SRCROOT%"
 """The folder of the project, as readers of SARIF fill it in."""
 
 
-@dataclass(frozen=True)
-class SarifRule:
+def sarif_rule(identifier: str, title: str, explanation: str, advice: str, level: str = "error") -> dict[str, Any]:
     """A kind of result."""
+    return {
+        "id": identifier,
+        "shortDescription": {"text": title},
+        "fullDescription": {"text": explanation},
+        "help": {"text": advice},
+        "defaultConfiguration": {"level": level},
+    }
 
-    identifier: str
-    title: str
-    explanation: str
-    help: str
-    level: str = "error"
 
-
-@dataclass(frozen=True)
-class SarifResult:
+def sarif_result(
+    rule: str, level: str, message: str, file: str, line: int, fingerprint: str, *, scheme: str, field: str = ""
+) -> dict[str, Any]:
     """One result.
 
     :param file: path with slashes, relative to the folder of the project or absolute
     :param fingerprint: the same wherever the result moves in its file
     """
-
-    rule: str
-    level: str
-    message: str
-    file: str
-    line: int
-    fingerprint: str
-    scheme: str
-    field: str = ""
+    path = PurePosixPath(file)
+    place = {"uri": path.as_uri()} if path.is_absolute() else {"uri": quote(file), "uriBaseId": ROOT}
+    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": place, "region": {"startLine": line}}}
+    if field:
+        location["logicalLocations"] = [{"fullyQualifiedName": field, "kind": "member"}]
+    # GitHub reads the second, and else hashes the line, which an edit changes.
+    line_hash = f"{sha256(fingerprint.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}:1"
+    return {
+        "ruleId": rule,
+        "level": level,
+        "message": {"text": message},
+        "locations": [location],
+        "partialFingerprints": {scheme: fingerprint, "primaryLocationLineHash": line_hash},
+    }
 
 
 def sarif_document(
-    rules: Sequence[SarifRule],
-    results: Iterable[SarifResult],
+    rules: Sequence[dict[str, Any]],
+    results: Iterable[dict[str, Any]],
     *,
     exit_code: int,
     successful: bool = True,
@@ -63,9 +68,10 @@ def sarif_document(
 ) -> str:
     """Return the whole file.
 
+    :param rules: of all results, as `sarif_rule` makes them
     :param notifications: errors that are not results, so that such a run differs from a clean one
     """
-    numbers = {rule.identifier: number for number, rule in enumerate(rules)}
+    numbers = {rule["id"]: number for number, rule in enumerate(rules)}
     invocation = {
         "executionSuccessful": successful,
         "exitCode": exit_code,
@@ -76,42 +82,14 @@ def sarif_document(
             "driver": {
                 "name": "rlverify",
                 "version": metadata.version("rlverify"),
-                "rules": [_rule(rule) for rule in rules],
+                "rules": [*rules],
             }
         },
         "originalUriBaseIds": {ROOT: {"description": {"text": root}}},
         "invocations": [invocation],
-        "results": [_result(result, numbers[result.rule]) for result in results],
+        "results": [{"ruleId": each["ruleId"], "ruleIndex": numbers[each["ruleId"]], **each} for each in results],
     }
     return json.dumps({"$schema": SCHEMA, "version": VERSION, "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
-
-
-def _rule(rule: SarifRule) -> dict[str, Any]:
-    return {
-        "id": rule.identifier,
-        "shortDescription": {"text": rule.title},
-        "fullDescription": {"text": rule.explanation},
-        "help": {"text": rule.help},
-        "defaultConfiguration": {"level": rule.level},
-    }
-
-
-def _result(result: SarifResult, number: int) -> dict[str, Any]:
-    path = PurePosixPath(result.file)
-    place = {"uri": path.as_uri()} if path.is_absolute() else {"uri": quote(result.file), "uriBaseId": ROOT}
-    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": place, "region": {"startLine": result.line}}}
-    if result.field:
-        location["logicalLocations"] = [{"fullyQualifiedName": result.field, "kind": "member"}]
-    # GitHub reads the second, and else hashes the line, which an edit changes.
-    line_hash = f"{sha256(result.fingerprint.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}:1"
-    return {
-        "ruleId": result.rule,
-        "ruleIndex": number,
-        "level": result.level,
-        "message": {"text": result.message},
-        "locations": [location],
-        "partialFingerprints": {result.scheme: result.fingerprint, "primaryLocationLineHash": line_hash},
-    }
 
 
 def sarif_of_run(outcome: Outcome) -> str:
@@ -119,21 +97,21 @@ def sarif_of_run(outcome: Outcome) -> str:
     problems = [each for each in with_advice(outcome.problems) if not each.fell]
     return sarif_document(
         [
-            SarifRule(each.claim.id, each.claim.title, each.claim.statement, f"To reproduce: {each.command}")
+            sarif_rule(each.claim.id, each.claim.title, each.claim.statement, f"To reproduce: {each.command}")
             for each in outcome.fallen
         ],
-        map(_result_of_sarif, outcome.fallen),
+        map(_result, outcome.fallen),
         exit_code=outcome.exit_code,
         successful=bool(outcome.records) and all(each.exit_code != HARNESS_FAILED for each in problems),
         notifications=map(str, problems),
     )
 
 
-def _result_of_sarif(fallen: FallenClaim) -> SarifResult:
+def _result(fallen: FallenClaim) -> dict[str, Any]:
     """At the first changed function of the first suspect; where the catalogue has the claim if that is elsewhere."""
     file, line = fallen.declared_in, fallen.line
     if fallen.suspects and not PurePosixPath(fallen.suspects[0]).is_absolute():
         file, line = fallen.suspects[0], fallen.suspect_line
-    return SarifResult(
+    return sarif_result(
         fallen.claim.id, "error", "\n".join(block(fallen)), file, line or 1, fallen.claim.id, scheme="claim/v1"
     )

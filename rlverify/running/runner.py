@@ -159,12 +159,12 @@ def run_claims(
     executor: Executor,
     on_progress: Progress,
     limit: float = TIME_LIMIT,
-    stop: Callable[[str, tuple[Run, ...]], bool] | None = None,
+    stop: Callable[[Claim, Sequence[Run]], bool] | None = None,
 ) -> dict[str, tuple[Run, ...]]:
     """All runs of all claims, by claim id; those of one claim in the order of its variants and seeds.
 
     :param on_progress: called with the number of runs done and the number of all that differ, at least every second
-    :param stop: called with a claim's id and runs when they have ended; whether to make no other runs. Claims of which
+    :param stop: called with a claim and its runs when they have ended; whether to make no other runs. Claims of which
         a run has not ended then are left out of the result
     """
     own_tasks = {claim.id: tasks_of(project, claim, claim.seeds, limit) for claim in claims}
@@ -186,8 +186,8 @@ def run_claims(
         )
         report_progress()
         if stop is not None:
-            last = [claim_id for claim_id, own in own_tasks.items() if task in own and has_ended(claim_id)]
-            if any(stop(claim_id, runs_of(claim_id)) for claim_id in last):
+            last = [each for each in claims if task in own_tasks[each.id] and has_ended(each.id)]
+            if any(stop(each, runs_of(each.id)) for each in last):
                 raise _EnoughError
 
     with suppress(_EnoughError):

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 from rlverify.evidence.files import canonical_json
 from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, SCHEMA_VERSION
-from rlverify.reporting.sarif import SarifResult, SarifRule, sarif_document
+from rlverify.reporting.sarif import sarif_document, sarif_result, sarif_rule
 from rlverify.scan.findings import RULES, ScanFinding, ScanRule
 
 _NOT_SCANNED: Final = frozenset({"unreadable-file", "scan-limit"})
@@ -47,12 +47,12 @@ def sarif_of(findings: Sequence[ScanFinding]) -> str:
     )
 
 
-def _rule(rule: ScanRule) -> SarifRule:
+def _rule(rule: ScanRule) -> dict[str, Any]:
     level = "warning" if rule.identifier in _NOT_SCANNED else "error"
-    return SarifRule(rule.identifier, rule.title, rule.explanation, f"To fix it: {rule.remedy}.", level)
+    return sarif_rule(rule.identifier, rule.title, rule.explanation, f"To fix it: {rule.remedy}.", level)
 
 
-def _results(findings: Sequence[ScanFinding]) -> Iterator[SarifResult]:
+def _results(findings: Sequence[ScanFinding]) -> Iterator[dict[str, Any]]:
     """Equal findings of a file are numbered, so that each has a fingerprint of its own."""
     seen: Counter[tuple[str, ...]] = Counter()
     for each in findings:
@@ -63,7 +63,7 @@ def _results(findings: Sequence[ScanFinding]) -> Iterator[SarifResult]:
         where = f"{each.field}: " if each.field else ""
         message = f"{where}{each.message}\n{each.remedy}"
         line = each.line or 1
-        yield SarifResult(
+        yield sarif_result(
             each.rule, each.severity, message, each.path, line, fingerprint, scheme="finding/v1", field=each.field
         )
 

@@ -1,9 +1,11 @@
-"""Names in the engine: no two public classes and no two modules share one, so that a search finds one place."""
+"""Names and imports in the engine: no two public classes or modules share a name, and the checks import little."""
 
 from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -68,3 +70,9 @@ def test_the_engine_names_nothing_of_this_repository(pattern: str) -> None:
 )
 def test_what_names_this_repository_is_found(text: str) -> None:
     assert any(re.search(pattern, text) for pattern in OF_THIS_REPOSITORY)
+
+
+def test_the_checks_import_neither_torch_nor_pydantic() -> None:
+    code = "import sys, rlverify.checks; print(*sorted({'torch', 'pydantic', 'stable_baselines3'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from rlverify.cli.options import select_claims
 from rlverify.evidence.files import sealed
 from rlverify.project.content import Project
+from rlverify.records.claims import Claim
 from rlverify.records.errors import UnknownNameError, suggestion
 from rlverify.records.measured import Run
 from rlverify.running import runner
@@ -184,9 +185,9 @@ def test_fail_fast_leaves_out_what_was_not_measured(toy: Command, reports: Path,
 def test_runs_stop_once_a_claim_is_enough(toyproject: Project) -> None:
     asked = []
 
-    def stop(claim_id: str, runs: tuple[Run, ...]) -> bool:
-        asked.append((claim_id, len(runs)))
-        return claim_id == "TOY-02"
+    def stop(claim: Claim, runs: Sequence[Run]) -> bool:
+        asked.append((claim.id, len(runs)))
+        return claim.id == "TOY-02"
 
     runs = runner.run_claims(
         toyproject, toyproject.claims, executor=InlineExecutor(), on_progress=lambda *_: None, stop=stop

@@ -146,28 +146,29 @@ def test_evidence_reads_back_as_it_was_written(claim: Claim, claimed: tuple[floa
 
 
 Content = dict[str, Any]
+EDITED = "was edited after it was measured"
 BROKEN: dict[str, tuple[Callable[[Content], object], str]] = {
     "a verdict that does not follow": (
-        lambda c: c.update(verdict="REFUTED"), "says verdict REFUTED, but its counts give CONFIRMED"),
-    "another mean": (lambda c: c["figure"].update(mean=21.0), "says mean 21.0, but its 8 values give 20.0"),
-    "another lower end": (lambda c: c["figure"].update(low=18.0), "says low 18.0, but its 8 values give 18.3"),
-    "another upper end": (lambda c: c["figure"].update(high=22.0), "says high 22.0, but its 8 values give 21.5"),
+        lambda c: c.update(verdict="REFUTED"), EDITED),
+    "another mean": (lambda c: c["figure"].update(mean=21.0), EDITED),
+    "another lower end": (lambda c: c["figure"].update(low=18.0), EDITED),
+    "another upper end": (lambda c: c["figure"].update(high=22.0), EDITED),
     "another effect": (
-        lambda c: c["figure"].update(effect_size=9.0), "says effect_size 9.0, but its 8 values give 8.2"),
-    "no effect": (lambda c: c["figure"].update(effect_size=None), "says effect_size None, but its 8 values give 8.2"),
+        lambda c: c["figure"].update(effect_size=9.0), EDITED),
+    "no effect": (lambda c: c["figure"].update(effect_size=None), EDITED),
     "other values": (
-        lambda c: c["figure"]["values"].__setitem__(0, 24.0), "says mean 20.0, but its 8 values give 21.0"),
-    "a value less": (lambda c: c["figure"]["values"].pop(), "says mean 20.0, but its 7 values give 19.4"),
+        lambda c: c["figure"]["values"].__setitem__(0, 24.0), EDITED),
+    "a value less": (lambda c: c["figure"]["values"].pop(), EDITED),
     "more digits than are kept": (
-        lambda c: c["figure"]["values"].__setitem__(0, 16.00001), "holds values with more digits than are kept"),
-    "nothing claimed": (lambda c: c["figure"].update(claimed=[25, 15]), "claims the empty interval from 25 to 15"),
+        lambda c: c["figure"]["values"].__setitem__(0, 16.00001), EDITED),
+    "nothing claimed": (lambda c: c["figure"].update(claimed=[25, 15]), EDITED),
     "next to nothing claimed": (
-        lambda c: c["figure"].update(claimed=[20, 20]), "claims the empty interval from 20 to 20"),
-    "one run": (lambda c: c["figure"].update(values=[20.0]), "needs two or more finite values"),
-    "no number": (lambda c: c["figure"].update(mean="inf"), "says mean inf, but its 8 values give 20.0"),
+        lambda c: c["figure"].update(claimed=[20, 20]), EDITED),
+    "one run": (lambda c: c["figure"].update(values=[20.0]), EDITED),
+    "no number": (lambda c: c["figure"].update(mean="inf"), EDITED),
     "another word": (lambda c: c["figure"].update(claimed=[0, "much"]), "figure.claimed.1: Input should be a valid"),
-    "an unknown field": (lambda c: c["figure"].update(sd=1.0), "says figure "),
-    "variants": (lambda c: c.update(variants=[]), "says variants []"),
+    "an unknown field": (lambda c: c["figure"].update(sd=1.0), EDITED),
+    "variants": (lambda c: c.update(variants=[]), EDITED),
     "another claim": (lambda c: c.update(claim_id="FIG-SPIKE"), "is about FIG-SPIKE, not about FIG-GAIN"),
 }  # fmt: skip
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.gating.audit import Audit
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.git_base import Base
 from rlverify.gating.replay import CRASHES, DIFFERS
@@ -38,7 +37,9 @@ def fallen(
     evidence: dict[str, Evidence] = {}
     if committed is not None and committed.evidence is not None:
         evidence[record.claim.id] = committed.evidence
-    found = outcome_of_audit(project, Audit((record,), problems, 1, ("a note",), evidence), "a selection")
+    found = outcome_of_audit(
+        project, Outcome((record,), problems, notes=("a note",), committed=evidence), "a selection"
+    )
     (claim,) = found.fallen
     return found, claim
 
@@ -159,7 +160,7 @@ def test_all_that_an_audit_found_is_in_its_outcome(toyproject: Project) -> None:
     good, stale = (replace(GOOD, claim=replace(PLAIN, id=name)) for name in ("TOY-02", "TOY-03"))
     regressed = measured(PLAIN, healthy=0, faulty=0)
     problems = (fell("stale", subject="TOY-03"), fell("values"), fell("healthy", "violated"), fell("other", "", "x"))
-    result = Audit((good, stale, regressed), problems, 3, ("a note",), seconds={"TOY-02": 2.0})
+    result = Outcome((good, stale, regressed), problems, notes=("a note",), seconds={"TOY-02": 2.0})
     found = outcome_of_audit(toyproject, result, "a selection")
     assert (found.records, found.problems, found.notes, found.selection) == (
         (good, stale, regressed),
@@ -219,7 +220,7 @@ def first_suspect(project: Project, part: str, **texts: str) -> tuple[int, tuple
     base = Before(project.root, "0" * 40)
     vars(base)["texts"] = {name.replace("_", "."): text for name, text in texts.items()}
     record = replace(measured(PLAIN, healthy=0, faulty=0), changed=(part,))
-    (claim,) = outcome_of_audit(project, Audit((record,), (fell("healthy"),), 1), base=base).fallen
+    (claim,) = outcome_of_audit(project, Outcome((record,), (fell("healthy"),)), base=base).fallen
     assert claim.changed_parts == (part,)
     return claim.suspect_line, claim.edit
 

@@ -287,12 +287,12 @@ def test_reproduce_answers_as_the_gate_does(claim: str, regressed: Answer) -> No
     assert without.returncode == {"TOY-01": 1, "TOY-02": 2}[claim]
 
 
-def test_reproduce_measures_whatever_is_wrong_with_the_evidence(committed: Path, tmp_path: Path) -> None:
+def test_reproduce_names_broken_evidence_in_one_line(committed: Path, tmp_path: Path) -> None:
     folder = changed(committed, tmp_path / "toy", CRASHES)
     (folder / "reports" / "evidence" / "TOY-02.json").write_text("{", encoding="utf-8")
     done = rlverify_here("reproduce", "TOY-02", cwd=folder)
-    assert done.returncode == 2
-    assert "TOY-02: ERROR, healthy, seed 0: NameError" in done.stdout
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "TOY-02.json: is no evidence" in done.stderr.splitlines()[-1]
 
 
 def test_code_that_changed_and_moved_no_value_passes_without_a_word(committed: Path, tmp_path: Path) -> None:

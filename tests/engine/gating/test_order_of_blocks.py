@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pytest
 
-from rlverify.gating.audit import Audit
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.project.content import Project
 from rlverify.records.measured import Evidence, SymptomEvidence, VariantEvidence
 from rlverify.records.problems import Problem, ProblemKind
+from rlverify.reporting.outcome import Outcome
 from rlverify.verdicts.verdict import Record
 from tests.engine.reporting.records import simple
 
@@ -62,7 +62,7 @@ def assert_order(project: Project, first: Fell, second: Fell) -> None:
         for kind in fell.problems
     )
     for measured in (records, records[::-1]):
-        outcome = outcome_of_audit(project, Audit(measured, problems, len(measured)))
+        outcome = outcome_of_audit(project, Outcome(measured, problems))
         assert [each.claim.id for each in outcome.fallen] == ["FIRST", "SECOND"]
 
 

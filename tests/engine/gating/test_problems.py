@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rlverify.gating.problem_rules import compared, few_of, notes_of, problems_of, problems_of_all, reason
+from rlverify.gating.problem_rules import compared, notes_of, problems_of, problems_of_all, reason
 from rlverify.project.planting import PIN_ADVICE
 from rlverify.records.claims import FixGrade, Verdict
 from rlverify.records.measured import Evidence, SymptomEvidence, Variant, VariantEvidence
@@ -132,14 +132,6 @@ def test_the_reason_of_a_figure_is_its_first_crash() -> None:
     crashed = replace(evidence, figure=replace(evidence.figure, errors=("seed 3: boom", "seed 4: bang")))
     assert reason(crashed, Verdict.ERROR) == ", seed 3: boom"
     assert reason(evidence, Verdict.REFUTED) == ""
-
-
-@pytest.mark.parametrize(
-    ("number", "told"),
-    [(0, ""), (1, "d0"), (3, "d0; d1; d2"), (4, "d0; d1; d2; and 1 more differences")],
-)
-def test_at_most_three_differences_are_listed(number: int, told: str) -> None:
-    assert few_of([f"d{each}" for each in range(number)]) == told
 
 
 @pytest.mark.parametrize("committed", [None, evidence_of(GOOD)])

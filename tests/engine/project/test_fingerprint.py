@@ -15,7 +15,6 @@ from rlverify.project.fingerprint import (
     code_parts,
     digest,
     file_digest,
-    first_lines,
     member_digest,
     module_closure,
     module_name,
@@ -135,16 +134,6 @@ def test_what_has_no_name_or_no_module_cannot_be_fingerprinted() -> None:
         member_digest(partial(len, ""))
     with pytest.raises(StaleFaultError, match=r"None:\? cannot be fingerprinted: module None has no source file"):
         member_digest(property())
-
-
-def test_the_lines_of_functions_follow_their_file(tmp_path: Path) -> None:
-    path = tmp_path / "module.py"
-    path.write_text("def f(): pass\n")
-    os.utime(path, ns=(1, 1))
-    assert first_lines(path) == {"f": 1}
-    path.write_text("\n\ndef f(): pass\n")
-    os.utime(path, ns=(2, 2))
-    assert first_lines(path) == {"f": 3}
 
 
 def test_a_function_of_a_module_without_a_file_cannot_be_fingerprinted() -> None:

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import pytest
 from troubleproject.limited import ends_in_time_and_lives_on
 
-from rlverify.evidence.evidence_files import load_folder, to_json
+from rlverify.evidence.evidence_files import to_json
 from rlverify.evidence.files import write_files
 from rlverify.gating.audit import audit
-from rlverify.gating.committed_evidence import check_report, committed_records
+from rlverify.gating.committed_evidence import Committed
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.attempts import Crash, attempt
@@ -66,8 +66,7 @@ def test_every_kind_of_trouble_gets_its_verdict(troubleproject: Project, tmp_pat
     assert {path.stem for path in paths.evidence.iterdir()} == {"CRASH", *measured}
     assert (paths.evidence / "CRASH.json").read_text(encoding="utf-8") == to_json(KEPT)
     assert "trouble of one kind | - | STALE | CONFIRMED |" in (paths.reports / "claims.md").read_text()
-    committed = load_folder(paths.evidence)
-    assert check_report(troubleproject, paths, committed_records(troubleproject, committed), committed) == []
+    assert Committed(troubleproject, paths).check_report() == []
     again = audit(troubleproject, paths, update=False, executor=TWO, on_progress=lambda *_: None)
     assert {problem.subject for problem in again.problems} == {*REASONS}
     kinds = {problem.subject: (problem.kind, problem.exit_code) for problem in again.problems}
@@ -147,19 +146,18 @@ def test_a_run_whose_process_died_is_not_run_again(
     assert [run.error is None for name in runs for run in runs[name]] == [False, True, True, False]
 
 
-def test_broken_evidence_of_a_claim_that_cannot_be_measured_is_no_evidence(
+def test_broken_evidence_of_a_claim_that_cannot_be_measured_is_named_and_nothing_replaced(
     troubleproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = ReportPaths(tmp_path / "reports")
-    write_files(paths.evidence, {"CRASH.json": "{"})
+    write_files(paths.evidence, {"CRASH.json": "{}"})
     monkeypatch.setattr(
         "rlverify.gating.audit.run_claims",
         lambda _, claims, **__: {each.id: (Run("healthy", 0, error="boom"),) for each in claims},
     )
-    result = audit(troubleproject, paths, update=True, executor=ONE, on_progress=lambda *_: None)
-    assert {problem.exit_code for problem in result.problems} == {2}
-    assert list(paths.evidence.iterdir()) == []
-    assert "trouble of one kind | - | NO EVIDENCE |" in (paths.reports / "claims.md").read_text()
+    with pytest.raises(EvidenceError, match=r"CRASH\.json: .*; measure it again"):
+        audit(troubleproject, paths, update=True, executor=ONE, on_progress=lambda *_: None)
+    assert [path.read_text() for path in paths.reports.rglob("*.*")] == ["{}"]
 
 
 def test_a_null_fault_is_not_reproduced_and_all_claims_come_out(toyproject: Project, tmp_path: Path) -> None:
