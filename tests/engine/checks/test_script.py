@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,6 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "script"
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Script]:
-    monkeypatch.delattr(os, "fork")  # in this process, the checks take a tenth of the time
     monkeypatch.syspath_prepend(str(EXAMPLE))
     monkeypatch.delitem(sys.modules, "ppo", raising=False)
     import ppo  # type: ignore[import-not-found,unused-ignore]
