@@ -101,9 +101,9 @@ def test_with_a_part_in_another_process_each_run_has_models_of_its_own(tmp_path:
 
 @pytest.mark.slow
 def test_models_that_hang_in_the_search_are_ended(tmp_path: Path) -> None:
-    adapter = Noted(tmp_path / "loads", hangs_in=3)
+    adapter = Noted(tmp_path / "loads", hangs_in=4)
     record = check_algorithm(Forgets, adapter=adapter, checks=["resume_is_exact"], limit=8)[0]
-    assert (record.status, adapter.loads()) == (Status.ERROR, 3)
+    assert (record.status, adapter.loads()) == (Status.ERROR, 4)
     assert record.finding.seen == "its process was killed by signal 14"
 
 
