@@ -8,7 +8,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module, metadata
@@ -104,13 +104,15 @@ def _run(task: FieldTask) -> Checked:
 
 
 def _checked(task: FieldTask, **found: Any) -> Checked:
+    """What is kept of a task; the report says itself how to repeat a check, and is what libraries are known by."""
     place = {"name": task.name, "library": task.library, "variant": task.variant}
-    return Checked(**{**place, "factory": task.factory, "source": task.source, "records": (), "effects": {}, **found})
+    found["records"] = tuple(replace(each, reproduction="", library=None) for each in found.get("records", ()))
+    return Checked(**{**place, "factory": task.factory, "source": task.source, "effects": {}, **found})
 
 
 def _of_optimizer(task: FieldTask) -> Checked:
     records = check_optimizer(partial(_optimizer, task.name), name=task.name)
-    return _checked(task, records=tuple(records))
+    return _checked(task, records=records)
 
 
 def _optimizer(name: str, parameters: list[Any]) -> torch.optim.Optimizer:
@@ -127,7 +129,7 @@ def _of_algorithm(task: FieldTask) -> Checked:
     found = {check: attempt(partial(effect_of, check, make)) for check in failed}
     crashed = [f"the effect of {check}: {each.line}" for check, each in found.items() if isinstance(each, Crash)]
     effects = {check: each for check, each in found.items() if isinstance(each, Effect)}
-    return _checked(task, records=tuple(records), effects=effects, problem="; ".join(crashed))
+    return _checked(task, records=records, effects=effects, problem="; ".join(crashed))
 
 
 def _failed(checked: Sequence[Checked]) -> list[str]:

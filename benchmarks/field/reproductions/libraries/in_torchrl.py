@@ -40,5 +40,5 @@ with tempfile.TemporaryDirectory() as name:
     print("pickles:", sorted(each.name for each in folder.rglob("*.pkl")))
     try:
         make(folder).load_from_file(folder / "trainer")
-    except Exception as error:  # noqa: BLE001
+    except RuntimeError as error:
         print("load_from_file() raises", type(error).__name__, str(error).splitlines()[-1].strip())
