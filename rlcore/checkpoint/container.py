@@ -10,6 +10,7 @@ import os
 import secrets
 import stat
 import struct
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -26,6 +27,9 @@ from rlcore.checkpoint import torch_file
 from rlcore.checkpoint.torch_file import RefusedError, quoted
 from rlcore.errors import CheckpointError, RLCoreError, StateError, warn_caller
 from rlcore.types import StateDict
+
+if sys.platform != "win32":
+    import fcntl
 
 PathOrFile: TypeAlias = "str | PathLike[str] | BinaryIO | BufferedIOBase"
 
@@ -164,6 +168,27 @@ def write_atomic(path: str | PathLike[str], content: bytes | Callable[[BinaryIO]
         if target.exists() and not target.is_file():
             raise RefusedError("is not a regular file, and is left as it is")
         _write_through_sibling(target, content)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a file that no two processes can hold; the system lets it go when a process ends, a killed one too.
+
+    :raises CheckpointError: another process holds it
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        try:
+            if sys.platform != "win32":  # which has no flock
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.stat(path)  # noqa: PTH116  # else it was just let go
+        except (BlockingIOError, FileNotFoundError) as error:
+            words = "cannot be used, as another process is training in it; wait for it, or give another folder"
+            raise CheckpointError(path.parent, words) from error
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def _write_through_sibling(target: Path, content: bytes | Callable[[BinaryIO], object]) -> None:

@@ -47,7 +47,7 @@ def require_network(
     if not isinstance(weights, dict) or layers > len(weights):
         raise StateError(f"holds no policy of the {layers} layers that policy_kwargs ask for")
     try:
-        with torch.device("meta"), _Staying(), unusable("the network that the settings ask for"):
+        with torch.device("meta"), _Staying(), unusable("the network of policy_kwargs, n_quantiles and num_atoms"):
             expected: dict[str, Tensor] = build().state_dict()
     except StateError:
         classes = [each for each in (settings.get("policy_class"), *network.values()) if isinstance(each, type)]

@@ -14,7 +14,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from sb3_contrib import ARS
-from stable_baselines3 import A2C, DDPG, PPO, SAC
+from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
@@ -380,6 +380,71 @@ def test_a_field_of_another_kind_is_refused(field: str, value: Any, message: str
 
     with pytest.raises(CheckpointError, match=message):
         load_exact(tmp_path / "changed.zip", make_vec())
+
+
+def _weights(content: Any) -> dict[str, Any]:
+    return content["state"]["learnt"]["state_dicts"]["policy"]  # type: ignore[no-any-return]
+
+
+def _options(content: Any) -> dict[str, Any]:
+    return content["state"]["learnt"]["state_dicts"]["policy.optimizer"]["param_groups"][0]  # type: ignore[no-any-return]
+
+
+def _rows(content: Any) -> dict[str, torch.Tensor]:
+    return content["state"]["replay_buffer"]["arrays"]  # type: ignore[no-any-return]
+
+
+def _kwargs(content: Any) -> dict[str, Any]:
+    return content["settings"]["policy_kwargs"]  # type: ignore[no-any-return]
+
+
+HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
+    "a weight that is NaN": ("ppo", lambda c: _weights(c)["action_net.weight"].fill_(np.nan), "holds NaN"),
+    "another moment": ("ppo", lambda c: c["state"]["learnt"]["state_dicts"]["policy.optimizer"].pop("state"), "state"),
+    "gamma": ("ppo", lambda c: c["settings"].update(gamma=np.nan), "gamma must be a number from 0.0 to 1.0"),
+    "a rate below 0": ("ppo", lambda c: c["settings"].update(learning_rate=-1.0), "learning_rate must be a number of"),
+    "ascent": ("ppo", lambda c: _kwargs(c).update(optimizer_kwargs={"maximize": True}), "asks for gradient ascent"),
+    "many layers": ("ppo", lambda c: _kwargs(c).update(net_arch=[1] * 1000), "no policy of the 1000 layers"),
+    "many critics": ("sac", lambda c: _kwargs(c).update(n_critics=10**9), "no policy of the 1000000000 layers"),
+    "wide layers": ("ppo", lambda c: _kwargs(c).update(net_arch=[10**6, 10**6]), "policy does not fit"),
+    "a frozen name": ("ppo", lambda c: c["state"]["progress"].update(frozen=["x"]), "frozen.*names of parameters"),
+    "an action": ("dqn", lambda c: _rows(c)["actions"].fill_(1000), "actions.*holds other values than Discrete"),
+    "an observation": ("sac", lambda c: _rows(c)["observations"].fill_(np.inf), "observations.*NaN or infinity"),
+    "a reward": ("sac", lambda c: _rows(c)["rewards"].fill_(np.nan), "rewards.*holds NaN"),
+}
+
+
+@pytest.fixture(scope="module")
+def files(saved: Path) -> dict[str, Path]:
+    dqn = DQN("MlpPolicy", make_vec(), **net(), buffer_size=40, learning_starts=4)
+    for name, model in {"sac": sac(), "dqn": dqn}.items():
+        save_exact(model.learn(16), saved.with_name(name))
+    return {name: saved.with_name(f"{name}.zip") for name in ("ppo", "sac", "dqn")}
+
+
+@pytest.mark.parametrize(("name", "change", "message"), HOSTILE.values(), ids=HOSTILE)
+def test_what_a_hostile_file_says_is_refused_before_it_takes_memory(
+    name: str, change: Callable[[Any], object], message: str, files: dict[str, Path], tmp_path: Path
+) -> None:
+    content = load_container(files[name])
+    change(content)
+    save_container(tmp_path / "hostile.zip", content)
+
+    with pytest.raises(CheckpointError, match=message):
+        load_exact(tmp_path / "hostile.zip", make_vec("Pendulum-v1" if name == "sac" else "CartPole-v1"))
+
+
+def test_options_of_an_optimizer_and_paths_come_from_the_caller(saved: Path, tmp_path: Path) -> None:
+    content = load_container(saved)
+    _options(content).update(maximize=True, eps=1.0)
+    content["settings"]["tensorboard_log"] = "/somewhere"
+    save_container(tmp_path / "changed.zip", content)
+
+    model: Any = load_exact(tmp_path / "changed.zip", make_vec())
+    assert (model.policy.optimizer.param_groups[0]["maximize"], model.tensorboard_log) == (False, None)
+    assert model.policy.optimizer.param_groups[0]["eps"] == 1e-5
+    given = {"tensorboard_log": str(tmp_path)}
+    assert load_exact(tmp_path / "changed.zip", make_vec(), custom_objects=given).tensorboard_log == str(tmp_path)
 
 
 class OwnExtractor(FlattenExtractor):
