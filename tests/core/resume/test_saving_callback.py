@@ -234,7 +234,7 @@ def test_two_processes_never_save_under_one_name(tmp_path: Path) -> None:
 
 def test_a_process_that_begins_to_save_meanwhile_ends_the_other_at_its_first_file(tmp_path: Path) -> None:
     others: list[subprocess.Popen[str]] = []
-    begin = Call(3, lambda: others.append(holding(tmp_path / ".exact.lock")))
+    begin = Call(4, lambda: others.append(holding(tmp_path / ".exact.lock")))
     with pytest.raises(CheckpointError, match="another process is training in it"):
         ppo().learn(32, callback=[SaveExactly(tmp_path, every=16), begin])
     others[0].communicate()
