@@ -245,13 +245,15 @@ def test_a_callback_whose_training_failed_holds_no_other_up(tmp_path: Path) -> N
     def fail() -> None:
         raise ZeroDivisionError
 
-    failed = SaveExactly(tmp_path, every=16)
+    failed, handlers = SaveExactly(tmp_path, every=16), [(each, signal.getsignal(each)) for each in SIGNALS]
     with pytest.raises(ZeroDivisionError):
         ppo().learn(64, callback=[failed, Call(40, fail)])
     path = newest_exact(tmp_path)
     assert path is not None
     continue_learning(load_exact(path, make_vec()), SaveExactly(tmp_path, every=16))
     assert saved_steps(tmp_path, "exact") == [48, 64]
+    for each in handlers:
+        signal.signal(*each)
 
 
 def test_it_is_no_child_of_another_callback(tmp_path: Path) -> None:
