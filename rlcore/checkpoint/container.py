@@ -87,7 +87,7 @@ def read_container(
 ) -> tuple[StateDict, bool]:
     """Do what :func:`load_container` does, and return whether the file has a digest instead of warning."""
     with refusals_name(path_or_file, "read"):
-        content = _content(path_or_file)
+        content = bytes_of(path_or_file)
         has_digest = _check_digest(content)
         payload = decode(content, map_location, is_intact=has_digest)
         if require_digest and not has_digest:
@@ -215,7 +215,7 @@ def _write_through_sibling(target: Path, content: bytes | Callable[[BinaryIO], o
             os.close(descriptor)
 
 
-def _content(source: PathOrFile) -> memoryview:
+def bytes_of(source: PathOrFile) -> memoryview:
     """Read a regular file or a binary file object once, never more than is allowed, into memory of its own."""
     if not isinstance(source, str | PathLike):
         read = source.read(MAX_BYTES + 1)

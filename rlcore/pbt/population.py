@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, cast
 
 import numpy as np
 
-from rlcore.checkpoint.container import locked, write_atomic
+from rlcore.checkpoint.container import bytes_of, locked, refusals_name, write_atomic
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, check_explorable, check_warm_up
 from rlcore.pbt.scheduler import PBTScheduler, PopulationMember
@@ -325,12 +325,16 @@ def read_lineage(path: str | Path, size: int | None = None) -> list[LineageEvent
 
     :param path: the file, or the folder of the population that it is in
     :param size: bytes to read; default all
-    :raises OSError: if the file cannot be read
-    :raises ValueError: if a line is no JSON
+    :raises CheckpointError: if the file cannot be read, or a line is damaged
     """
     path = Path(path)
-    content = (path / LINEAGE_FILE if path.is_dir() else path).read_bytes()[:size]
-    return [LineageEvent(**{"performance": None, **json.loads(line)}) for line in content.split(b"\n")[:-1]]
+    file = path / LINEAGE_FILE if path.is_dir() else path
+    with refusals_name(file, "read"):
+        content = bytes_of(file).tobytes()[:size]
+    try:
+        return [LineageEvent(**{"performance": None, **json.loads(line)}) for line in content.split(b"\n")[:-1]]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise CheckpointError(file, f"has a line that is no event ({str(error)[:100]}); it is damaged") from error
 
 
 def ancestors(events: Sequence[LineageEvent], member: int) -> list[tuple[int, int]]:

@@ -19,7 +19,7 @@ from rlverify.evidence.evidence_files import (
     misfits,
     to_json,
 )
-from rlverify.evidence.files import canonical_json, write_files
+from rlverify.evidence.files import canonical_json, text_of, write_files
 from rlverify.gating.git_base import git
 from rlverify.gating.problem_rules import REMEDY
 from rlverify.project.code import CurrentCode, machine
@@ -27,6 +27,7 @@ from rlverify.project.content import Project
 from rlverify.project.registry import PLOTS_FOLDER
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
+from rlverify.records.errors import EvidenceError
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import CLAIM_FELL, Problem
 from rlverify.reporting.rendering import render_all
@@ -131,7 +132,7 @@ def _revision(project: Project) -> str:
 
 def _is_evidence(path: Path) -> bool:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        text = text_of(path)
+    except EvidenceError:
         return False
     return '"claim_id"' in text and '"schema_version"' in text
