@@ -1,4 +1,4 @@
-"""What damage does to files: mutants of their bytes, processes killed while they save, disks that are full.
+"""What damage does to files and to runs: mutants, processes killed while they save or train, disks that are full.
 
 python -m benchmarks.reliability --output reports/measured/reliability.md
 """
@@ -12,6 +12,7 @@ import os
 import random
 import resource
 import signal
+import sys
 import tempfile
 import time
 import warnings
@@ -23,10 +24,17 @@ from typing import Any, Final
 import numpy as np
 import torch
 import xxhash
+from sb3_contrib import TQC, TRPO, RecurrentPPO
+from stable_baselines3 import A2C, PPO, SAC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
 from rlcore import CheckpointError, DistributionalPPO, ResumableEnv, load_checkpoint, save_checkpoint
+from rlcore.resume import SaveExactly, load_exact, newest_exact, save_exact
+from rlverify.records.errors import ModelFileError
+from rlverify.scan import load_parameters_safely
+from tests.support.exact_runs import CASES, Case, RecordRows, continued, differences, whole
+from tests.support.signalled_run import SignalAt
 
 HEX_DIGITS: Final = 32
 """Of the digest at the end of a file (XXH3, 128 bits)."""
@@ -34,6 +42,11 @@ BATCH: Final = 500
 """Mutants that one process loads; its peak memory is compared with that of a process that loads healthy files."""
 LIMIT: Final = 256
 """MiB that a file may cost above what a healthy one does."""
+SECONDS: Final = 5.0
+"""That a reader may take to refuse a file."""
+EXECUTES: Final = ("pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.connect")
+"""Events of Python's audit that no reader may cause."""
+Reader = Callable[[bytes], object]
 
 
 def trained() -> DistributionalPPO:
@@ -54,8 +67,9 @@ def trained() -> DistributionalPPO:
 
 
 def mutant(content: bytes, generator: random.Random) -> bytes:
-    """The content with one damage, and a digest that fits it again."""
-    body = bytearray(content[:-HEX_DIGITS])
+    """The content with one damage, and a digest that fits it again where the file has one."""
+    has_digest = xxhash.xxh3_128(content[:-HEX_DIGITS]).hexdigest().encode() == content[-HEX_DIGITS:]
+    body = bytearray(content[:-HEX_DIGITS] if has_digest else content)
     start, length = generator.randrange(len(body)), generator.choice((1, 1, 1, 2, 8, 64))
     match generator.choice(("flip", "set", "cut", "insert", "repeat", "zero")):
         case "flip":
@@ -70,18 +84,20 @@ def mutant(content: bytes, generator: random.Random) -> bytes:
             body[start:start] = body[start : start + length]
         case _:
             body[start : start + length] = bytes(min(length, len(body) - start))
-    return bytes(body) + xxhash.xxh3_128(bytes(body)).hexdigest().encode()
+    return bytes(body) + (xxhash.xxh3_128(bytes(body)).hexdigest().encode() if has_digest else b"")
 
 
-def outcome(load: Callable[[io.BytesIO], object], content: bytes) -> str:
-    """``loaded``, ``CheckpointError``, or the name of any other error."""
+def outcome(load: Reader, content: bytes) -> str:
+    """``loaded``, ``refused``, ``slow``, or the name of any other error."""
+    started = time.monotonic()
     try:
-        load(io.BytesIO(content))
-    except CheckpointError:
-        return "CheckpointError"
+        load(content)
+        found = "loaded"
+    except (CheckpointError, ModelFileError):
+        found = "refused"
     except Exception as error:  # noqa: BLE001  # which others there are is the question
-        return type(error).__name__
-    return "loaded"
+        found = type(error).__name__
+    return found if time.monotonic() - started <= SECONDS else "slow"
 
 
 def in_a_process(work: Callable[[], dict[str, int]]) -> dict[str, int]:
@@ -89,7 +105,10 @@ def in_a_process(work: Callable[[], dict[str, int]]) -> dict[str, int]:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
+        executed: list[str] = []
+        sys.addaudithook(lambda event, _: executed.append(event) if event in EXECUTES else None)
         counts = work()
+        counts |= {"executed": len(executed)} if executed else {}
         counts["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         os.write(writing, json.dumps(counts).encode())
         os._exit(0)
@@ -100,7 +119,7 @@ def in_a_process(work: Callable[[], dict[str, int]]) -> dict[str, int]:
     return dict(json.loads(text)) if text else {"died": BATCH}
 
 
-def mutants(load: Callable[[io.BytesIO], object], content: bytes, number: int) -> dict[str, int]:
+def mutants(load: Reader, content: bytes, number: int) -> dict[str, int]:
     """Outcomes of so many mutants, and the largest memory above that of healthy files in MiB under ``peak``."""
     healthy = in_a_process(lambda: Counter(outcome(load, content) for _ in range(20)))
     if healthy.get("loaded") != 20:
@@ -113,6 +132,38 @@ def mutants(load: Callable[[io.BytesIO], object], content: bytes, number: int) -
         peak = max(peak, found.pop("peak", 0) - healthy["peak"])
         total.update(found)
     return {**total, "peak": peak}
+
+
+def readers(folder: Path) -> dict[str, tuple[bytes, Reader]]:
+    """By name, a healthy file, and what reads such."""
+    model, env = trained(), make_vec_env("CartPole-v1", n_envs=2, wrapper_class=ResumableEnv)
+    small: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "policy_kwargs": {"net_arch": [8]}, "seed": 0}
+    own, exact, theirs = folder / "own.zip", folder / "exact.zip", folder / "theirs.zip"
+    model.save(own)
+    ppo = PPO("MlpPolicy", env, device="cpu", **small).learn(32)
+    save_exact(ppo, exact)
+    ppo.save(theirs)
+    checkpoint = io.BytesIO()
+    parameters: Any = model.get_parameters()
+    save_checkpoint(checkpoint, parameters, step=64, performance=1.0)
+
+    def safely(content: bytes) -> None:
+        theirs.write_bytes(content)
+        load_parameters_safely(theirs, ppo)
+
+    def exactly(content: bytes) -> None:
+        exact.write_bytes(content)
+        load_exact(exact, env)
+
+    return {
+        "DistributionalPPO.load": (
+            own.read_bytes(),
+            lambda content: DistributionalPPO.load(io.BytesIO(content), device="cpu"),
+        ),
+        "load_checkpoint": (checkpoint.getvalue(), lambda content: load_checkpoint(io.BytesIO(content))),
+        "load_exact": (exact.read_bytes(), exactly),
+        "load_parameters_safely": (theirs.read_bytes(), safely),
+    }
 
 
 def kills(folder: Path, number: int) -> dict[str, int]:
@@ -161,18 +212,83 @@ def full_disk(folder: Path, points: int) -> dict[str, int]:
     return found
 
 
+CONFIGURATIONS: Final[dict[str, dict[str, Any]]] = {
+    "as it is": {},
+    "one environment": {"n_envs": 1},
+    "three environments": {"n_envs": 3},
+    "workers": {"subproc": True},
+    "normalised": {"normalize": True},
+    "workers, normalised, monitored": {"subproc": True, "normalize": True, "monitored": True},
+    "stacked": {"stacked": True},
+    "stacked, normalised": {"stacked": True, "normalize": True},
+    "gSDE, or wrapped buffers": {"is_special": True},
+    "workers, three, stacked": {"subproc": True, "n_envs": 3, "stacked": True},
+}
+"""In which each of the ten algorithms is interrupted."""
+
+
+def special(case: Case) -> dict[str, Any]:
+    """gSDE where an algorithm has it, and a buffer that saves memory, or n steps, where it has one."""
+    settings = dict(case.settings)
+    if case.algorithm in (A2C, PPO, TRPO, RecurrentPPO):
+        return {"env_id": "Pendulum-v1", "settings": {**settings, "use_sde": True, "sde_sample_freq": 4}}
+    if case.algorithm in (SAC, TQC):
+        return {"settings": {**settings, "use_sde": True, "use_sde_at_warmup": True}}
+    if "buffer_size" in settings:
+        return {"settings": {**settings, "n_steps": 3}}
+    return {"settings": {**settings, "gamma": 0.9}}
+
+
+def resumed(case: Case, folder: Path, number: signal.Signals, step: int) -> str:
+    """Whether a run that got a signal at a step ends with the bits of one that did not."""
+    child = os.fork()
+    if child == 0:
+        try:
+            saving = SaveExactly(folder, every=17)
+            callbacks = [saving, RecordRows(), SignalAt(step, number)]
+            case.model().learn(case.total, callback=callbacks, log_interval=case.log_interval)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    file = newest_exact(folder)
+    if file is None:
+        return "no file"
+    lost = differences(whole(case)[0], continued(case, file)[0])
+    return "the same bits" if not lost else f"differs in {lost[0]}"
+
+
+def resumes(folder: Path, number: int) -> dict[str, int]:
+    """Interrupt runs of every algorithm in every configuration at odd steps, and continue them."""
+    generator, found = random.Random(2), Counter[str]()
+    pairs = [(name, each) for each in CONFIGURATIONS for name in CASES][:number]
+    for name, configuration in pairs:
+        more = dict(CONFIGURATIONS[configuration])
+        case = CASES[name]._replace(**(special(CASES[name]) if more.pop("is_special", False) else more))
+        step = 2 * generator.randrange(20, case.total // 2 - 20) + 1
+        kind = generator.choice((signal.SIGKILL, signal.SIGTERM))
+        what = resumed(case, folder / f"{name} {configuration}", kind, step)
+        found[what if what == "the same bits" else f"{name}, {configuration}, {kind.name} at {step}: {what}"] += 1
+    return found
+
+
 def report(results: dict[str, dict[str, int]], command: str) -> str:
     """The page."""
     lines = [
-        "# What damage does to files",
+        "# What damage does to files and runs",
         "",
         f"Written by `{command}`.",
         "",
         "Mutants: one damage to the bytes of a healthy file (a bit flipped; bytes set, cut, inserted, repeated or "
-        "zeroed), after which the digest is computed again, so that it fits. A mutant must raise `CheckpointError` or "
-        f"load. Memory: the peak of a process that loads {BATCH} mutants, above one that loads healthy files; at most "
-        f"{LIMIT} MiB are allowed. Kills: SIGKILL 1 to 30 ms after a process began to save to one path again and "
-        "again. Full disk: a limit on the size of files, from 0 to the file's own size less one byte.",
+        "zeroed), after which the digest is computed again, so that it fits. A mutant must load, or be refused with "
+        f"the one error of its reader, within {SECONDS:g} s, and execute nothing by Python's audit. Memory: the peak of a "
+        f"process that loads {BATCH} mutants, above one that loads healthy files; at most {LIMIT} MiB are allowed.",
+        "",
+        "Kills: SIGKILL 1 to 30 ms after a process began to save to one path again and again. Full disk: a limit on "
+        "the size of files, from 0 to the file's own size less one byte.",
+        "",
+        f"Resumes: SIGKILL or SIGTERM at an odd step, for ten algorithms in {len(CONFIGURATIONS)} configurations each "
+        f"({'; '.join(CONFIGURATIONS)}). Parameters, optimizers, buffers, environments, random generators and the log "
+        "are in the end those of the run that was not interrupted, to the bit.",
         "",
         "| what | outcomes | |",
         "|---|---|---|",
@@ -194,27 +310,24 @@ def main() -> None:
     parser.add_argument("--mutants", type=int, default=20_000)
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--full-disk", type=int, default=30)
+    parser.add_argument("--resumes", type=int, default=100)
     given = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    model, file, checkpoint = trained(), io.BytesIO(), io.BytesIO()
-    model.save(file)
-    parameters: Any = model.get_parameters()
-    save_checkpoint(checkpoint, parameters, step=64, performance=1.0)
     results: dict[str, dict[str, int]] = {}
-    half = given.mutants // 2
-    results[f"{half:,} mutants of a model file, `DistributionalPPO.load`"] = mutants(
-        lambda source: DistributionalPPO.load(source, device="cpu"), file.getvalue(), half
-    )
-    results[f"{half:,} mutants of a checkpoint, `load_checkpoint`"] = mutants(
-        load_checkpoint, checkpoint.getvalue(), half
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (content, load) in readers(Path(folder)).items():
+            results[f"{given.mutants:,} mutants, `{name}`"] = mutants(load, content, given.mutants)
     with tempfile.TemporaryDirectory() as folder:
         results[f"{given.kills:,} kills during saves"] = kills(Path(folder), given.kills)
     with tempfile.TemporaryDirectory() as folder:
         results[f"{given.full_disk} full disks"] = full_disk(Path(folder), given.full_disk)
+    with tempfile.TemporaryDirectory() as folder:
+        results[f"{given.resumes} resumes"] = resumes(Path(folder), given.resumes)
     command = f"python -m benchmarks.reliability --mutants {given.mutants} --kills {given.kills}"
-    given.output.write_text(report(results, f"{command} --full-disk {given.full_disk}"), encoding="utf-8")
+    given.output.write_text(
+        report(results, f"{command} --full-disk {given.full_disk} --resumes {given.resumes}"), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":
