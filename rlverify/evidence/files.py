@@ -92,6 +92,23 @@ def text_of(path: Path) -> str:
         raise EvidenceError(path, f"cannot be read: {error}") from error
 
 
+def json_of(text: str, path: Path) -> Any:
+    """The content of a JSON text.
+
+    :raises EvidenceError: if a name stands twice in an object, of which two readers may read different values
+    """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                raise EvidenceError(path, f"has the name {name!r} twice in one object; measure it again")
+            found[name] = value
+        return found
+
+    return json.loads(text, object_pairs_hook=unique)
+
+
 def first_problem(error: ValidationError) -> str:
     """The first thing that is wrong with the content of a file, after the field that it is wrong with."""
     first = error.errors()[0]

@@ -21,7 +21,7 @@ from rlverify.evidence.evidence_files import (
 )
 from rlverify.evidence.files import canonical_json, write_files
 from rlverify.gating.git_base import git
-from rlverify.gating.problem_rules import REMEDY
+from rlverify.gating.problem_rules import REMEDY, REMEDY_OF_FIGURES
 from rlverify.project.code import CurrentCode, machine
 from rlverify.project.content import Project
 from rlverify.project.registry import PLOTS_FOLDER
@@ -122,9 +122,36 @@ def full_audit_of(project: Project, code: CurrentCode, seconds: Mapping[str, flo
 
 def _revision(project: Project) -> str:
     """The commit of the code, and whether it has changed since; empty without Git."""
+    return _asked(project, "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")
+
+
+def unsupported_date(project: Project, paths: ReportPaths) -> list[Problem]:
+    """The date of the full audit, if it is before its revision, or after the commit that has it."""
+    last, path = load_full_audit(paths.reports), paths.reports / FULL_AUDIT
+    measured = last.revision.removesuffix("-dirty")
+    today = datetime.now(UTC).date().isoformat()
+    written = (
+        ""
+        if _asked(project, "diff", "--name-only", "HEAD", "--", str(path))
+        else _day(project, "HEAD", "--", str(path))
+    )
+    least, most = _day(project, measured, "--") if measured else "", written or today
+    if not last.date or least <= last.date <= most:
+        return []
+    sentence = f"its date is {last.date}, and no commit supports it: it can be {least or 'any day'} to {most}"
+    return [Problem(FULL_AUDIT, CLAIM_FELL, sentence, remedy=REMEDY_OF_FIGURES)]
+
+
+def _day(project: Project, *arguments: str) -> str:
+    """The day of the last commit that Git finds, in UTC; empty if it finds none."""
+    found = _asked(project, "log", "-1", "--format=%ct", *arguments)
+    return datetime.fromtimestamp(int(found), UTC).date().isoformat() if found else ""
+
+
+def _asked(project: Project, *arguments: str) -> str:
+    """What Git answers; empty without Git, or if it does not know what is asked for."""
     try:
-        described = git(project.root, "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")
-        return described[0].strip()
+        return "".join(git(project.root, *arguments)).strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
+from rlverify.project.catalogue import load
+from rlverify.project.citations import Documents
 from rlverify.project.content import Project
+from rlverify.records.claims import Claim
 from rlverify.records.errors import HarnessError
 
 MAIN_BRANCHES: Final = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
@@ -41,7 +46,33 @@ class Base:
         name = path.resolve().relative_to(self.top).as_posix()
         if not git(self.top, "ls-tree", self.commit, "--", name):
             return None
-        return "\0".join(git(self.top, "show", f"{self.commit}:{name}"))
+        found = "\0".join(git(self.top, "show", f"{self.commit}:{name}"))
+        return found.encode(errors="surrogateescape").decode(errors="replace")
+
+    def copy(self, folder: Path, target: Path) -> Path:
+        """Write the files of a folder, as they are in that commit, into another folder, which it returns."""
+        target.mkdir()
+        names = {*folder.iterdir()} if folder.is_dir() else set()
+        for path in names | {path for path in self.changed if path.parent == folder.resolve()}:
+            if path.is_file() and path.resolve() not in self.changed:
+                (target / path.name).write_bytes(path.read_bytes())
+            elif (text := self.text(path)) is not None:
+                (target / path.name).write_text(text, encoding="utf-8")
+        return target
+
+
+def claims_at(project: Project, base: Base) -> Mapping[str, Claim]:
+    """The claims of the catalogue as it is at the base, by id; none where the base has no catalogue.
+
+    :raises CatalogueError: if this version cannot read it
+    """
+    folders = project.catalogue_folder, project.documents_folder
+    if not {folder.resolve() for folder in folders} & {path.parent for path in base.changed}:
+        return {claim.id: claim for claim in project.claims}
+    with TemporaryDirectory() as copies:
+        catalogue, documents = (base.copy(each, Path(copies) / str(number)) for number, each in enumerate(folders))
+        found = load(catalogue, Documents.read(documents)) if any(catalogue.iterdir()) else ()
+        return {claim.id: claim for claim in found}
 
 
 def find_base(project: Project, asked: str | None) -> Base:

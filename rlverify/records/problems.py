@@ -62,6 +62,22 @@ class Problem:
         return self.kind in FALLEN
 
 
+@dataclass(frozen=True)
+class Weakening:
+    """Something that a change makes weaker, or may make weaker; for a reviewer, and no error by itself.
+
+    :param kind: what differs: ``claim removed``, ``severity``, ``document``
+    :param subject: the id of a claim, or a path relative to the project
+    :param before: what it was at the base; of a file, the lines that are gone
+    :param after: what it is now; empty where it is gone
+    """
+
+    kind: str
+    subject: str
+    before: str
+    after: str
+
+
 def few(texts: Iterable[str], most: int = 3, between: str = ", ") -> str:
     """Return the first of the texts, and how many more there are."""
     found = [*texts]
