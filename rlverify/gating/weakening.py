@@ -6,15 +6,17 @@ The list is for a reviewer. Nothing in it is an error by itself, as there can be
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from difflib import SequenceMatcher
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from rlverify.evidence.evidence_files import FULL_AUDIT, from_json
-from rlverify.evidence.files import shown_path
+from rlverify.evidence.evidence_files import FULL_AUDIT, from_json, load_file
+from rlverify.evidence.files import json_of, shown_path
 from rlverify.evidence.summarising import span_in_words
 from rlverify.gating.git_base import Base, claims_at
 from rlverify.project.content import Project
@@ -77,7 +79,7 @@ def _differences(was: Claim, now: Claim) -> dict[str, tuple[str, str]]:
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """The fields of a record with their values; those of records inside it by both names."""
-    if isinstance(value, tuple) and value and isinstance(value[0], dict):
+    if isinstance(value, list) or (isinstance(value, tuple) and value and isinstance(value[0], dict)):
         value = dict(enumerate(value, start=1))
     if not isinstance(value, dict):
         yield name, value
@@ -120,10 +122,13 @@ def _evidence(project: Project, paths: ReportPaths, base: Base) -> Iterator[Weak
             was = _facts(from_json(text, path)) if text is not None else {}
         except EvidenceError:  # another version wrote it
             continue
-        now = _facts(from_json(path.read_text(encoding="utf-8"), path)) if path.is_file() and was else {}
-        for name in was:
-            if _is_weaker(name, was[name], now.get(name)):
-                yield Weakening(f"{name} in the evidence", path.stem, _text(was[name]), _text(now.get(name)))
+        if was and not path.is_file():
+            yield Weakening("evidence removed", path.stem, _text(was["verdict"]), "")
+            continue
+        now = _facts(load_file(path)) if was else {}
+        for name in now:
+            if _is_weaker(name, was[name], now[name]):
+                yield Weakening(f"{name} in the evidence", path.stem, _text(was[name]), _text(now[name]))
 
 
 def _facts(evidence: Evidence) -> dict[str, Any]:
@@ -149,8 +154,7 @@ def _files(project: Project, paths: ReportPaths, base: Base) -> Iterator[Weakeni
             gone = [each for each in _tests(before) if each not in _tests(after)]
             if gone:
                 yield Weakening("test removed", name, few(gone), "")
-            before, after = _code(before), _code(after)
-        lost, added = _edited(before, after)
+        lost, added = _edited(_content(path, before, json.loads), _content(path, after, partial(json_of, path=path)))
         if kind != "test" and (lost or added):
             yield Weakening(kind, name, few(lost, between=BETWEEN_LINES), few(added, between=BETWEEN_LINES))
 
@@ -188,12 +192,18 @@ def _tests(source: str) -> list[str]:
     return [name for name in code_parts(source) if name.rpartition(".")[2].startswith("test_")]
 
 
-def _code(source: str) -> str:
-    """A source text without comments, docstrings and layout; as it is, if it is not Python."""
+def _content(path: Path, text: str, json_of_text: Callable[[str], Any]) -> str:
+    """Code without comments, docstrings and layout; of JSON a line for each value; other texts as they are."""
     try:
-        return ast.unparse(without_docstrings(ast.parse(source)))
-    except (SyntaxError, ValueError):
-        return source
+        if path.suffix == ".py":
+            return ast.unparse(without_docstrings(ast.parse(text)))
+        if path.suffix == ".json" and text:
+            return "\n".join(f"{name}: {value}" for name, value in _leaves("", json_of_text(text)))
+    except EvidenceError:
+        raise
+    except (SyntaxError, ValueError):  # neither
+        pass
+    return text
 
 
 def _edited(before: str, after: str) -> tuple[list[str], list[str]]:
