@@ -99,12 +99,10 @@ def json_of(text: str, path: Path) -> Any:
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, value in pairs:
-            if name in found:
-                raise EvidenceError(path, f"has the name {name!r} twice in one object; measure it again")
-            found[name] = value
-        return found
+        names = [name for name, _ in pairs]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise EvidenceError(path, f"has the name {twice[0]!r} twice in one object; measure it again")
+        return dict(pairs)
 
     return json.loads(text, object_pairs_hook=unique)
 

@@ -46,8 +46,7 @@ class Base:
         name = path.resolve().relative_to(self.top).as_posix()
         if not git(self.top, "ls-tree", self.commit, "--", name):
             return None
-        found = "\0".join(git(self.top, "show", f"{self.commit}:{name}"))
-        return found.encode(errors="surrogateescape").decode(errors="replace")
+        return "\0".join(git(self.top, "show", f"{self.commit}:{name}"))
 
     def copy(self, folder: Path, target: Path) -> Path:
         """Write the files of a folder, as they are in that commit, into another folder, which it returns."""
@@ -57,7 +56,7 @@ class Base:
             if path.is_file() and path.resolve() not in self.changed:
                 (target / path.name).write_bytes(path.read_bytes())
             elif (text := self.text(path)) is not None:
-                (target / path.name).write_text(text, encoding="utf-8")
+                (target / path.name).write_bytes(text.encode(errors="surrogateescape"))
         return target
 
 

@@ -105,11 +105,10 @@ def forced_by(base: Base, project: Project, paths: ReportPaths, figures: Figures
     for claim, evidence in figures:
         path = paths.evidence / f"{claim.id}.json"
         module = module_path(project.experiment(claim.experiment).__module__)
-        was = before.get(claim.id)
         moved = _moved_seed(evidence, base.text(path)) if path.resolve() in base.changed else None
         if moved is not None:
             found[claim.id] = moved
-        elif was is None or _asked(was) != _asked(claim) or module.resolve() in base.changed:
+        elif _asked(before.get(claim.id)) != _asked(claim) or module.resolve() in base.changed:
             found[claim.id] = None
     return found
 
@@ -125,9 +124,11 @@ def _moved_seed(evidence: Evidence, before: str | None) -> int | None:
     return moved.index(max(moved)) if any(moved) else None
 
 
-def _asked(claim: Claim) -> tuple[object, ...]:
-    """What the evidence of a figure has to answer."""
-    return claim.experiment, claim.figure, claim.expected_verdict, claim.of_fix
+def _asked(claim: Claim | None) -> object:
+    """What the evidence of a figure has to answer; of a condition without the words of its claim."""
+    if claim is None or not claim.condition_of:
+        return claim
+    return claim.experiment, claim.figure, claim.expected_verdict, claim.of_fix, claim.title, claim.earlier
 
 
 DIFFERS: Final = "repeated runs differ"

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 import json
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from difflib import SequenceMatcher
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from rlverify.evidence.evidence_files import FULL_AUDIT, from_json, load_file
@@ -22,9 +22,9 @@ from rlverify.gating.git_base import Base, claims_at
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import code_parts, without_docstrings
 from rlverify.project.registry import PLOTS_FOLDER
-from rlverify.project.settings import FILE, ReportPaths, settings_in
+from rlverify.project.settings import FILE, ReportPaths
 from rlverify.records.claims import Claim
-from rlverify.records.errors import EvidenceError, HarnessError
+from rlverify.records.errors import CatalogueError, EvidenceError
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import Weakening, few
 from rlverify.reporting.report_data import CLAIMS
@@ -33,6 +33,7 @@ from rlverify.verdicts.verdict import Record, grade_fix, judge
 FOR_READERS: Final = frozenset({"id", "title", "area", "section", "document", "problem", "root_cause", "action"})
 """Fields of a claim that decide nothing."""
 MAY_GROW: Final = ("seeds", "killed_by", "cites", "modules", "figure.runs", "figure.power", "runs")
+"""Those that are weaker only if they have less."""
 RENDERED: Final = ("index.md", "all-claims.md", CLAIMS, "kill-matrix.md")
 """The pages of every project. The gate compares them with what the evidence gives."""
 BETWEEN_LINES: Final = " / "
@@ -44,9 +45,9 @@ def weakened_by(project: Project, paths: ReportPaths, base: Base, records: Seque
     :param records: those that were measured
     """
     try:
-        found = [*_claims(claims_at(project, base), project), *_settings(project, base)]
-    except HarnessError as error:
-        found = [Weakening("catalogue or settings", base.commit[:10], f"cannot be read: {error}", "")]
+        found = [*_claims(claims_at(project, base), project)]
+    except CatalogueError as error:
+        found = [Weakening("catalogue", base.commit[:10], f"cannot be read: {error}", "")]
     stale = [Weakening("STALE evidence", each.claim.id, "", each.misfits[0]) for each in records if each.misfits]
     return (*found, *stale, *_evidence(project, paths, base), *_files(project, paths, base))
 
@@ -100,19 +101,6 @@ def _text(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, (tuple, list)) else "" if value is None else str(value)
 
 
-def _settings(project: Project, base: Base) -> Iterator[Weakening]:
-    path = project.root / FILE
-    text = base.text(path) if path.resolve() in base.changed else None
-    if text is not None:
-        with TemporaryDirectory() as folder:
-            copy = Path(folder) / FILE
-            copy.write_text(text, encoding="utf-8")
-            was, now = settings_in(copy) or {}, settings_in(path) or {}
-        for key in {**was, **now}:
-            if was.get(key) != now.get(key):
-                yield Weakening("setting", key, _text(was.get(key)), _text(now.get(key)))
-
-
 def _evidence(project: Project, paths: ReportPaths, base: Base) -> Iterator[Weakening]:
     """Evidence that is gone, comes to something else, or rests on fewer runs."""
     claims = {claim.id for claim in project.claims}
@@ -147,15 +135,17 @@ def _files(project: Project, paths: ReportPaths, base: Base) -> Iterator[Weakeni
         before = base.text(path) if kind else None
         if before is None:  # new, or of no interest
             continue
-        name, after = shown_path(path, project.root), ""
-        if path.is_file():
-            after = path.read_text(encoding="utf-8", errors="replace")
+        before = before.encode(errors="surrogateescape").decode(errors="replace")
+        after = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        name = shown_path(path, project.root)
         if path.suffix == ".py":
             gone = [each for each in _tests(before) if each not in _tests(after)]
             if gone:
                 yield Weakening("test removed", name, few(gone), "")
+        if kind == "test":
+            continue
         lost, added = _edited(_content(path, before, json.loads), _content(path, after, partial(json_of, path=path)))
-        if kind != "test" and (lost or added):
+        if lost or added:
             yield Weakening(kind, name, few(lost, between=BETWEEN_LINES), few(added, between=BETWEEN_LINES))
 
 
@@ -170,12 +160,13 @@ def _kinds(project: Project, paths: ReportPaths) -> list[tuple[Path, str]]:
     return [
         *((reports / name, "") for name in pages),
         (paths.evidence, ""),
-        (project.catalogue_folder, ""),
+        (project.catalogue_folder, "catalogue"),
         (reports / FULL_AUDIT, "full audit"),
         (reports, "page or measured result"),
         (project.documents_folder, "document"),
         *((content / f"{kind}s", kind) for kind in ("probe", "fault", "experiment", "plot", "page")),
-        (content, "data of the project"),
+        (content, "" if project.package in project.settings.under_test else "other file of the project"),
+        (project.root / FILE, "settings"),
         (tests, "test"),
     ]
 
@@ -193,17 +184,25 @@ def _tests(source: str) -> list[str]:
 
 
 def _content(path: Path, text: str, json_of_text: Callable[[str], Any]) -> str:
-    """Code without comments, docstrings and layout; of JSON a line for each value; other texts as they are."""
+    """Code without comments, docstrings and layout; of JSON and TOML a line for each value; other texts as they are."""
     try:
         if path.suffix == ".py":
             return ast.unparse(without_docstrings(ast.parse(text)))
         if path.suffix == ".json" and text:
-            return "\n".join(f"{name}: {value}" for name, value in _leaves("", json_of_text(text)))
+            return _values(json_of_text(text))
+        if path.suffix == ".toml":
+            found = tomllib.loads(text)
+            found.pop("claim", None)  # compared as claims
+            return _values(found.get("tool", {}).get("rlverify", {}) if path.name == FILE else found)
     except EvidenceError:
         raise
     except (SyntaxError, ValueError):  # neither
         pass
     return text
+
+
+def _values(content: Any) -> str:
+    return "\n".join(f"{name}: {value}" for name, value in _leaves("", content))
 
 
 def _edited(before: str, after: str) -> tuple[list[str], list[str]]:
