@@ -93,10 +93,7 @@ def text_of(path: Path) -> str:
 
 
 def json_of(text: str, path: Path) -> Any:
-    """The content of a JSON text.
-
-    :raises EvidenceError: if a name stands twice in an object, of which two readers may read different values
-    """
+    """The content of a JSON text; raises EvidenceError if an object has a name twice."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from rlverify.evidence.evidence_files import (
     to_json,
 )
 from rlverify.evidence.files import canonical_json, write_files
-from rlverify.gating.git_base import git
+from rlverify.gating.git_base import answer
 from rlverify.gating.problem_rules import REMEDY, REMEDY_OF_FIGURES
 from rlverify.project.code import CurrentCode, machine
 from rlverify.project.content import Project
@@ -117,25 +116,17 @@ def _can_be_committed(record: Record) -> bool:
 def full_audit_of(project: Project, code: CurrentCode, seconds: Mapping[str, float]) -> FullAudit:
     """The note that all claims are measured today."""
     today = datetime.now(UTC).date().isoformat()
-    return FullAudit(code.digest, today, code.libraries, machine(), _revision(project), seconds)
-
-
-def _revision(project: Project) -> str:
-    """The commit of the code, and whether it has changed since; empty without Git."""
-    return _asked(project, "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")
+    revision = answer(project.root, "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")
+    return FullAudit(code.digest, today, code.libraries, machine(), revision, seconds)
 
 
 def unsupported_date(project: Project, paths: ReportPaths) -> list[Problem]:
     """The date of the full audit, if it is before its revision, or after the commit that has it."""
-    last, path = load_full_audit(paths.reports), paths.reports / FULL_AUDIT
-    measured = last.revision.removesuffix("-dirty")
-    today = datetime.now(UTC).date().isoformat()
-    written = (
-        ""
-        if _asked(project, "diff", "--name-only", "HEAD", "--", str(path))
-        else _day(project, "HEAD", "--", str(path))
-    )
-    least, most = _day(project, measured, "--") if measured else "", written or today
+    last, path = load_full_audit(paths.reports), str(paths.reports / FULL_AUDIT)
+    is_committed = not answer(project.root, "diff", "--name-only", "HEAD", "--", path)
+    revision = last.revision.removesuffix("-dirty")
+    least = _day(project, revision, "--") if revision else ""
+    most = (_day(project, "HEAD", "--", path) if is_committed else "") or datetime.now(UTC).date().isoformat()
     if not last.date or least <= last.date <= most:
         return []
     sentence = f"its date is {last.date}, and no commit supports it: it can be {least or 'any day'} to {most}"
@@ -144,16 +135,8 @@ def unsupported_date(project: Project, paths: ReportPaths) -> list[Problem]:
 
 def _day(project: Project, *arguments: str) -> str:
     """The day of the last commit that Git finds, in UTC; empty if it finds none."""
-    found = _asked(project, "log", "-1", "--format=%ct", *arguments)
+    found = answer(project.root, "log", "-1", "--format=%ct", *arguments)
     return datetime.fromtimestamp(int(found), UTC).date().isoformat() if found else ""
-
-
-def _asked(project: Project, *arguments: str) -> str:
-    """What Git answers; empty without Git, or if it does not know what is asked for."""
-    try:
-        return "".join(git(project.root, *arguments)).strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
 
 
 def _is_evidence(path: Path) -> bool:

@@ -8,7 +8,6 @@ run checks all figures of the experiment.
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -21,7 +20,7 @@ from rlverify.evidence.summarising import (
     run_agrees,
     run_difference,
 )
-from rlverify.gating.git_base import Base, claims_at, git
+from rlverify.gating.git_base import Base, answer, claims_at
 from rlverify.gating.problem_rules import REMEDY_OF_FIGURES
 from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project
@@ -55,11 +54,9 @@ class Revision:
 
 def revision_of(project: Project, figures: Figures) -> Revision:
     """The revision that chooses the sample; without Git, the evidence does."""
-    try:
-        head = git(project.root, "rev-parse", "--verify", "HEAD")[0].strip()
-        return Revision(head, int(git(project.root, "rev-list", "--count", "HEAD")[0]))
-    except (OSError, subprocess.CalledProcessError):
-        return Revision(digest(to_json(evidence) for _, evidence in figures), 0)
+    if head := answer(project.root, "rev-parse", "--verify", "HEAD"):
+        return Revision(head, int(answer(project.root, "rev-list", "--count", "HEAD")))
+    return Revision(digest(to_json(evidence) for _, evidence in figures), 0)
 
 
 def seeds_to_repeat(

@@ -9,6 +9,7 @@ import ast
 import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from difflib import SequenceMatcher
 from functools import partial
@@ -90,7 +91,7 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_weaker(field: str, was: Any, now: Any) -> bool:
-    if was == now or (field == "figure.tolerance" and None not in (was, now) and now < was):
+    if _text(was) == _text(now) or (field == "figure.tolerance" and None not in (was, now) and now < was):
         return False
     if field not in MAY_GROW or None in (was, now):
         return True
@@ -103,20 +104,17 @@ def _text(value: Any) -> str:
 
 def _evidence(project: Project, paths: ReportPaths, base: Base) -> Iterator[Weakening]:
     """Evidence that is gone, comes to something else, or rests on fewer runs."""
-    claims = {claim.id for claim in project.claims}
-    for path in sorted(base.changed):
-        text = base.text(path) if path.parent == paths.evidence.resolve() and path.stem in claims else None
-        try:
-            was = _facts(from_json(text, path)) if text is not None else {}
-        except EvidenceError:  # another version wrote it
-            continue
+    for path in (paths.evidence.resolve() / f"{claim.id}.json" for claim in project.claims):
+        was: dict[str, Any] = {}
+        if path in base.changed:
+            with suppress(EvidenceError):  # of another version
+                was = _facts(from_json(base.text(path) or "", path))
         if was and not path.is_file():
             yield Weakening("evidence removed", path.stem, _text(was["verdict"]), "")
-            continue
-        now = _facts(load_file(path)) if was else {}
-        for name in now:
-            if _is_weaker(name, was[name], now[name]):
-                yield Weakening(f"{name} in the evidence", path.stem, _text(was[name]), _text(now[name]))
+        elif was:
+            for name, value in _facts(load_file(path)).items():
+                if _is_weaker(name, was[name], value):
+                    yield Weakening(f"{name} in the evidence", path.stem, _text(was[name]), _text(value))
 
 
 def _facts(evidence: Evidence) -> dict[str, Any]:
@@ -138,10 +136,8 @@ def _files(project: Project, paths: ReportPaths, base: Base) -> Iterator[Weakeni
         before = before.encode(errors="surrogateescape").decode(errors="replace")
         after = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
         name = shown_path(path, project.root)
-        if path.suffix == ".py":
-            gone = [each for each in _tests(before) if each not in _tests(after)]
-            if gone:
-                yield Weakening("test removed", name, few(gone), "")
+        if gone := [each for each in _tests(before) if each not in _tests(after)]:
+            yield Weakening("test removed", name, few(gone), "")
         if kind == "test":
             continue
         lost, added = _edited(_content(path, before, json.loads), _content(path, after, partial(json_of, path=path)))
@@ -151,14 +147,10 @@ def _files(project: Project, paths: ReportPaths, base: Base) -> Iterator[Weakeni
 
 def _kinds(project: Project, paths: ReportPaths) -> list[tuple[Path, str]]:
     """Files and folders with what they are to a reviewer: empty if the gate compares them in another way."""
-    content, reports, tests = project.folder, paths.reports, project.settings.tests
-    pages = (
-        *RENDERED,
-        *(page.name for page in project.pages),
-        *(f"{PLOTS_FOLDER}/{each}.svg" for each in project.figure_plots),
-    )
+    content, reports = project.folder, paths.reports
+    plots = (f"{PLOTS_FOLDER}/{each}.svg" for each in project.figure_plots)
     return [
-        *((reports / name, "") for name in pages),
+        *((reports / name, "") for name in (*RENDERED, *(page.name for page in project.pages), *plots)),
         (paths.evidence, ""),
         (project.catalogue_folder, "catalogue"),
         (reports / FULL_AUDIT, "full audit"),
@@ -167,7 +159,7 @@ def _kinds(project: Project, paths: ReportPaths) -> list[tuple[Path, str]]:
         *((content / f"{kind}s", kind) for kind in ("probe", "fault", "experiment", "plot", "page")),
         (content, "" if project.package in project.settings.under_test else "other file of the project"),
         (project.root / FILE, "settings"),
-        (tests, "test"),
+        (project.settings.tests, "test"),
     ]
 
 

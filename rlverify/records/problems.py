@@ -64,12 +64,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class Weakening:
-    """Something that a change makes weaker, or may make weaker; for a reviewer, and no error by itself.
+    """Something that a change makes weaker, or may make weaker; no error by itself.
 
     :param kind: what differs: ``claim removed``, ``severity``, ``document``
     :param subject: the id of a claim, or a path relative to the project
-    :param before: what it was at the base; of a file, the lines that are gone
-    :param after: what it is now; empty where it is gone
     """
 
     kind: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from textwrap import shorten
 from typing import Final
 
@@ -18,19 +17,14 @@ LONGEST: Final = 70
 
 def lines_of_weakened(weakened: Sequence[Weakening]) -> list[str]:
     """A line for each, of which a kind has at most `MOST_OF_A_KIND`; none if nothing is weakened."""
-    shown: list[Weakening] = []
-    for _, own in groupby(sorted(weakened, key=lambda each: _order(weakened, each)), key=lambda each: each.kind):
-        shown += [*own][:MOST_OF_A_KIND]
-    shown = shown[:MOST_LINES]
+    of_kinds: dict[str, list[Weakening]] = {}
+    for each in weakened:
+        of_kinds.setdefault(each.kind, []).append(each)
+    shown = [each for own in of_kinds.values() for each in own[:MOST_OF_A_KIND]][:MOST_LINES]
     left = len(weakened) - len(shown)
     more = [f"  and {left} more; see --summary FILE or --json FILE"] * bool(left)
     title = [f"what this change weakens, or may weaken ({len(weakened)}):"] * bool(weakened)
     return [*title, *(f"  {_in_words(each)}" for each in shown), *more]
-
-
-def _order(weakened: Sequence[Weakening], one: Weakening) -> int:
-    """The place of its kind, in the order in which kinds come first."""
-    return next(number for number, each in enumerate(weakened) if each.kind == one.kind)
 
 
 def _in_words(one: Weakening) -> str:
