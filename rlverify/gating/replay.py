@@ -125,7 +125,7 @@ def _asked(claim: Claim | None) -> object:
     """What the evidence of a figure has to answer; of a condition without the words of its claim."""
     if claim is None or not claim.condition_of:
         return claim
-    return claim.experiment, claim.figure, claim.expected_verdict, claim.of_fix, claim.title, claim.earlier
+    return claim.experiment, claim.figure, claim.expected_verdict, claim.of_fix, claim.condition, claim.earlier
 
 
 DIFFERS: Final = "repeated runs differ"

@@ -20,7 +20,7 @@ from tests.engine.project_folders import once_in_a_process, write_settings
 
 CONTENT = Path(__file__).parents[1] / "projects" / "figureproject"
 Command = Callable[..., tuple[int, str, str]]
-STALE = "4 committed results are out of date (FIG-GAIN, FIG-SPIKE, FIG-DRIFT, FIG-BETTER): STALE, measured against 15 to 25,"
+STALE = "4 committed results are out of date (FIG-GAIN, FIG-SPIKE, FIG-DRIFT, FIG-BETTER): STALE, "
 UNDECIDED = "FIG-DRIFT: UNDECIDED, which is allowed for at most 2 figures"
 
 

@@ -29,6 +29,7 @@ FILES = {
 SEEDS_OF_04 = 'probe = "mean-is-largest"\nmodules = ["toyproject.target"]\nseeds = [0]\n'
 EARLIER = '\n[[claim.earlier]]\ncriterion = "near"\nverdict = "REFUTED"\nuntil = 2026-11-25\nwhy = "it was vague"\n'
 BEFORE_SPIKE = '\n\n[[claim]]\nid = "FIG-SPIKE"'
+CLAIMED = "What is claimed of"
 PILOT = f'pilot = "8 seeds (1000..1007)"{BEFORE_SPIKE}'
 CONDITION = '\n[[claim.condition]]\nname = "b"\ntitle = "t"\nexperiment = "transfer"\nruns = 8\nexpected = "REFUTED"\n'
 
@@ -58,7 +59,8 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Git checkout of the project with figures, all measured; treat as read-only."""
     checkout = figures_committed(tmp_path_factory.mktemp("figures"))
     replace(checkout / FIGURES, PILOT, PILOT.replace(BEFORE_SPIKE, f"\n{CONDITION}{BEFORE_SPIKE}"))
-    commit(checkout, "a condition")
+    replace(checkout / FIGURES, "runs = 6", "runs = 6\ntolerance = 1.0")
+    commit(checkout, "a condition and a tolerance")
     return checkout
 
 
@@ -97,7 +99,8 @@ def gate(checkout: Path, *arguments: str) -> tuple[int, list[Weakening], str]:
         ("page or measured result", POINTS, POINTS, "0.01", "0.029", "y.1: 0.01", "y.1: 0.029"),
         ("settings", SETTINGS, SETTINGS, "content", 'command = "x"\ncontent', "", "command: x"),
         ("figure claimed", "FIG-SPIKE", FIGURES, "[5.0, 10.0]", "[5.0, 40.0]", "5.0, 10.0", "5.0, 40.0"),
-        ("figure tolerance", "FIG-SPIKE", FIGURES, "runs = 6", "runs = 6\ntolerance = 7.0", "0.0", "7.0"),
+        ("figure tolerance", "FIG-SPIKE", FIGURES, "tolerance = 1.0", "tolerance = 7.0", "1.0", "7.0"),
+        ("statement", "FIG-GAIN", FIGURES, "d of the gain", "d of gain", f"{CLAIMED} the gain.", f"{CLAIMED} gain."),
         ("figure runs", "FIG-SPIKE", FIGURES, "runs = 6", "runs = 5", "6", "5"),
         ("condition removed", "FIG-GAIN@b", FIGURES, CONDITION, "", "REFUTED", ""),
     ],
@@ -140,10 +143,27 @@ def test_evidence_that_rests_on_one_run_is_listed(checkout: Path) -> None:
         ("toyproject/target.py", "max(self.count, 1)", "max(1, self.count)"),
         ("reports/index.md", "\n\n", "\n\n\n"),
         (SETTINGS, "[tool.rlverify]", "[tool.other]\nx = 1\n[tool.rlverify]"),
+        (FIGURES, "tolerance = 1.0", "tolerance = 0.5"),
     ],
-    ids=["seed", "test", "title", "comment", "docstring", "new test", "layout", "code under test", "rendered", "other"],
+    ids=[
+        "seed",
+        "test",
+        "title",
+        "comment",
+        "docstring",
+        "new test",
+        "layout",
+        "code under test",
+        "rendered",
+        "other",
+        "tolerance",
+    ],
 )
-def test_what_only_adds_or_is_compared_elsewhere_is_not_listed(file: str, old: str, new: str, checkout: Path) -> None:
+def test_what_only_adds_or_is_compared_elsewhere_is_not_listed(
+    file: str, old: str, new: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    project: Path = request.getfixturevalue("figures" if file == FIGURES else "toys")
+    checkout = shutil.copytree(project, tmp_path / "checkout")
     text = (checkout / file).read_text()
     assert old in text
     (checkout / file).write_text(text.replace(old, new, 1))
@@ -206,6 +226,12 @@ def test_a_catalogue_of_the_base_that_cannot_be_read_is_listed(checkout: Path) -
     (checkout / TOYS).write_text(text)
     code, weakened, _ = gate(checkout)
     assert (code, weakened[0].kind, "toy.toml" in weakened[0].before) == (0, "catalogue", True)
+
+
+def test_a_project_that_is_new_since_the_base_weakens_nothing(checkout: Path) -> None:
+    git(checkout, "rm", "--quiet", "-r", "--cached", "toyproject", "reports", "tests", SETTINGS)
+    git(checkout, "commit", "--quiet", "-m", "nothing")
+    assert gate(checkout)[:2] == (0, [])
 
 
 def test_files_of_any_bytes_are_compared(checkout: Path) -> None:
