@@ -24,7 +24,7 @@ from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.live import set_hyperparameters
 from rlcore.ppo.saving import continued
 from rlcore.ppo.settings import LIVE, SHOWN, PPOSettings, find_optimizer, optimizer_options
-from rlcore.state.training import WINDOWS
+from rlcore.state.progress import WINDOWS
 
 try:
     from ray.tune import Trainable

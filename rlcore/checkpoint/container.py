@@ -10,6 +10,7 @@ import os
 import secrets
 import stat
 import struct
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -26,6 +27,9 @@ from rlcore.checkpoint import torch_file
 from rlcore.checkpoint.torch_file import RefusedError, quoted
 from rlcore.errors import CheckpointError, RLCoreError, StateError, warn_caller
 from rlcore.types import StateDict
+
+if sys.platform != "win32":
+    import fcntl
 
 PathOrFile: TypeAlias = "str | PathLike[str] | BinaryIO | BufferedIOBase"
 
@@ -83,7 +87,7 @@ def read_container(
 ) -> tuple[StateDict, bool]:
     """Do what :func:`load_container` does, and return whether the file has a digest instead of warning."""
     with refusals_name(path_or_file, "read"):
-        content = _content(path_or_file)
+        content = bytes_of(path_or_file)
         has_digest = _check_digest(content)
         payload = decode(content, map_location, is_intact=has_digest)
         if require_digest and not has_digest:
@@ -166,6 +170,27 @@ def write_atomic(path: str | PathLike[str], content: bytes | Callable[[BinaryIO]
         _write_through_sibling(target, content)
 
 
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a file that no two processes can hold; the system lets it go when a process ends, a killed one too.
+
+    :raises CheckpointError: another process holds it
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        try:
+            if sys.platform != "win32":  # which has no flock
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.stat(path)  # noqa: PTH116  # else it was just let go
+        except (BlockingIOError, FileNotFoundError) as error:
+            words = "cannot be used, as another process is training in it; wait for it, or give another folder"
+            raise CheckpointError(path.parent, words) from error
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
 def _write_through_sibling(target: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
     start = f".{target.name[:40]}."  # with four bytes for each character no name is too long
     for left in target.parent.glob(f"{glob.escape(start)}{'[0-9a-f]' * 16}.tmp"):
@@ -190,7 +215,7 @@ def _write_through_sibling(target: Path, content: bytes | Callable[[BinaryIO], o
             os.close(descriptor)
 
 
-def _content(source: PathOrFile) -> memoryview:
+def bytes_of(source: PathOrFile) -> memoryview:
     """Read a regular file or a binary file object once, never more than is allowed, into memory of its own."""
     if not isinstance(source, str | PathLike):
         read = source.read(MAX_BYTES + 1)

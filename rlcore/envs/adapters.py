@@ -88,9 +88,12 @@ class PickledEnv(gym.Wrapper[Any, Any, Any, Any]):
         own, there = ([type(layer) for layer in _layers_from(env)] for env in (self.env, found))
         if there != own:
             raise StateError(f"the state is of {there}, and this environment is {own}; build it as it was")
-        # A part of the environment may draw from a space that the model has as well.
+        # The model has the spaces of the environment, and both draw from them: the same objects, where they stood then.
         base, before = found.unwrapped, self.unwrapped
-        base.observation_space, base.action_space = before.observation_space, before.action_space
+        for name in ("observation_space", "action_space"):
+            own = getattr(before, name)
+            vars(own).update(vars(getattr(base, name)))
+            setattr(base, name, own)
         self.env = found
 
 

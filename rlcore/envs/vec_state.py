@@ -19,6 +19,7 @@ from stable_baselines3.common.vec_env import (
     VecEnv,
     VecEnvWrapper,
     VecExtractDictObs,
+    VecFrameStack,
     VecMonitor,
     VecNormalize,
     VecTransposeImage,
@@ -34,6 +35,7 @@ _VEC_LAYERS: Final[Mapping[type, tuple[str, ...]]] = {
     VecNormalize: ("returns",),
     VecMonitor: ("episode_returns", "episode_lengths", "episode_count"),
     VecCheckNan: (),
+    VecFrameStack: (),  # its frames are in an object
     VecExtractDictObs: (),
     VecTransposeImage: (),
 }
@@ -110,7 +112,11 @@ def restore_env_state(env: VecEnv, state: StateDict) -> None:
     record = fit(state, form, "env_state", {**rules, "seeds": Rule(0, 2**64 - 1, optional=True)})
     known: list[tuple[object, dict[str, Any]]] = [(env.unwrapped, {"_seeds": record["seeds"]})]
     for layer, entry in zip(layers, record["wrappers"], strict=True):
-        if type(layer) in _VEC_LAYERS:
+        if type(layer) is VecFrameStack:
+            frames = fit(entry["state"], _layer_state(layer), entry["layer"], {})["frames"]
+            for stack, tensor in zip(_stacks(layer), frames, strict=True):
+                stack.stacked_obs[...] = tensor.cpu().numpy()
+        elif type(layer) in _VEC_LAYERS:
             known.append((layer, fitted(entry["state"], _layer_state(layer), entry["layer"])))
         else:
             layer.set_state(entry["state"])
@@ -143,7 +149,15 @@ def _vec_layers(env: VecEnv) -> Iterator[VecEnvWrapper]:
         env = env.venv
 
 
+def _stacks(layer: VecFrameStack) -> list[Any]:
+    """Return what holds the frames of each part of an observation."""
+    stacked: Any = layer.stacked_obs
+    return list(getattr(stacked, "sub_stacked_observations", {"": stacked}).values())
+
+
 def _layer_state(layer: Any) -> StateDict:
+    if type(layer) is VecFrameStack:
+        return {"frames": [torch.from_numpy(each.stacked_obs.copy()) for each in _stacks(layer)]}
     names = _VEC_LAYERS.get(type(layer))
     state: StateDict = layer.get_state() if names is None else saved(layer, names)
     return state

@@ -7,9 +7,7 @@ import logging
 import math
 import os
 import secrets
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -18,7 +16,7 @@ from typing import Any, Final, Literal, cast
 
 import numpy as np
 
-from rlcore.checkpoint.container import write_atomic
+from rlcore.checkpoint.container import bytes_of, locked, refusals_name, write_atomic
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, check_explorable, check_warm_up
 from rlcore.pbt.scheduler import PBTScheduler, PopulationMember
@@ -37,12 +35,10 @@ from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.live import plan_change
 from rlcore.ppo.settings import whole_number
 
-if sys.platform != "win32":
-    import fcntl
-
 STATE_FILE: Final = "population.json"
 MEMBERS: Final = "members"
 LINEAGE_FILE: Final = "lineage.jsonl"
+LOCK_FILE: Final = "lock"
 
 _logger = logging.getLogger("rlcore.pbt")
 
@@ -142,7 +138,7 @@ class Population:
         """
         total = whole_number("updates_per_member", updates_per_member)
         self._model_file("").mkdir(parents=True, exist_ok=True)
-        with self._executor, locked(self.folder):
+        with self._executor, locked(self.folder / LOCK_FILE):
             if repr(read_state(self.folder)) != repr(self._state):
                 raise CheckpointError(self.folder, "was changed since this population was made; make it again")
             if self._lineage_size == 0:
@@ -282,22 +278,6 @@ def read_state(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from training in the folder meanwhile; the lock ends with the process, a killed one too.
-
-    :raises CheckpointError: if another process trains in it
-    """
-    with (folder / "lock").open("ab") as file:
-        try:
-            if sys.platform != "win32":  # which has no flock
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            words = "cannot be used, as another process is training in it; wait for it, or give another folder"
-            raise CheckpointError(folder, words) from error
-        yield
-
-
 @dataclass(frozen=True)
 class LineageEvent:
     """An event in the life of one member.
@@ -345,12 +325,16 @@ def read_lineage(path: str | Path, size: int | None = None) -> list[LineageEvent
 
     :param path: the file, or the folder of the population that it is in
     :param size: bytes to read; default all
-    :raises OSError: if the file cannot be read
-    :raises ValueError: if a line is no JSON
+    :raises CheckpointError: if the file cannot be read, or a line is damaged
     """
     path = Path(path)
-    content = (path / LINEAGE_FILE if path.is_dir() else path).read_bytes()[:size]
-    return [LineageEvent(**{"performance": None, **json.loads(line)}) for line in content.split(b"\n")[:-1]]
+    file = path / LINEAGE_FILE if path.is_dir() else path
+    with refusals_name(file, "read"):
+        content = bytes_of(file).tobytes()[:size]
+    try:
+        return [LineageEvent(**{"performance": None, **json.loads(line)}) for line in content.split(b"\n")[:-1]]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise CheckpointError(file, f"has a line that is no event ({str(error)[:100]}); it is damaged") from error
 
 
 def ancestors(events: Sequence[LineageEvent], member: int) -> list[tuple[int, int]]:

@@ -10,24 +10,23 @@ import torch
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 
-from rlcore.checkpoint.container import unusable
 from rlcore.envs import vec_state
 from rlcore.errors import StateError
 from rlcore.ppo.adaptive import ReturnScale
 from rlcore.ppo.construction import ConfiguredPPO, build_policy
 from rlcore.ppo.losses import make_values
 from rlcore.ppo.policy import SUPPORT
+from rlcore.state.network import require_network
+from rlcore.state.progress import capture_progress, restore_progress
 from rlcore.state.training import (
     Scope,
     StatePart,
     apply_generators,
     capture_generators,
     capture_position,
-    capture_progress,
     check_generators,
     fit_position,
     restore_position,
-    restore_progress,
 )
 from rlcore.state.tree import SAME, fit, fit_optimizer
 from rlcore.types import StateDict
@@ -189,17 +188,5 @@ def require_network_of(model: ConfiguredPPO, weights: object) -> None:
     :param weights: the saved part ``policy``
     :raises StateError: names, shapes or numbers do not fit
     """
-    network, widths = model.policy_kwargs, model.policy_kwargs.get("net_arch") or ()
-    depths = [len(part) for part in (widths.values() if isinstance(widths, Mapping) else [widths])]
-    layers = max([network.get("n_lstm_layers", 1), *depths])
-    if not isinstance(weights, dict) or layers > len(weights):
-        raise StateError(f"holds no policy of the {layers} layers that policy_kwargs ask for")
-    try:
-        with torch.device("meta"), unusable("the network of policy_kwargs, n_quantiles and num_atoms"):
-            expected = build_policy(model, make_values(model, ReturnScale()))
-    except StateError:
-        classes = (model.policy_class, network.get("features_extractor_class"), network.get("activation_fn"))
-        if all(each is None or each.__module__.startswith(("rlcore.", "stable_", "torch.")) for each in classes):
-            raise
-        return  # a class of the user's own that needs real tensors: the weights are compared once it is built
-    check_policy(weights, expected.state_dict())
+    settings = {name: getattr(model, name) for name in ("policy_kwargs", "policy_class", "n_critics")}
+    require_network(settings, weights, lambda: build_policy(model, make_values(model, ReturnScale())), {SUPPORT: SAME})

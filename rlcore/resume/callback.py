@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import threading
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -14,12 +15,16 @@ from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback, Ev
 from stable_baselines3.common.type_aliases import MaybeCallback
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
+from rlcore.checkpoint.container import locked
+from rlcore.checkpoint.formats import read_model_file
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.resume.file import is_running, require_exact, write_exact
 from rlcore.resume.parts import capture_log, capture_noise, put_into_log, restore_noise
 from rlcore.state.training import capture_generators
 from rlcore.types import StateDict
 
+_HOLDERS: Final[dict[Path, ExitStack]] = {}
+"""What holds a lock of this process, by its file."""
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -47,12 +52,14 @@ class SaveExactly(BaseCallback):
         self.folder, self.every, self.keep, self.name = Path(folder), every, keep, name
         self.stopped_by: int | None = None
         self._former: dict[int, Any] = {}  # handlers by signal
-        self._stopping = self._in_rollout = False
+        self._stopping = self._in_rollout = self._is_holder = False
         self._saved_at = 0
+        self._place = (self.folder / f".{name}.lock").absolute()
 
     def _on_training_start(self) -> None:
         """
-        :raises CheckpointError: the model cannot be saved exactly, or the folder has files of another run
+        :raises CheckpointError: the model cannot be saved exactly, another process saves files of this name there, or
+            the folder has some of another run
         :raises SettingError: the callback is the child of another, which does not pass on when rollouts begin
         """
         if isinstance(self.parent, EventCallback):
@@ -60,6 +67,7 @@ class SaveExactly(BaseCallback):
             raise SettingError("callback", f"{parent} does not report rollouts to SaveExactly; give both to learn()")
         self._saved_at = self.model.num_timesteps
         require_exact(self.model, path_of_step(self.folder, self.name, self._saved_at))
+        self._lock().close()  # nobody saves there now; it is held from the first file on
         later = [step for step in saved_steps(self.folder, self.name) if step > self._saved_at]
         if later:
             raise CheckpointError(
@@ -67,7 +75,7 @@ class SaveExactly(BaseCallback):
                 f"is of a later timestep than {self._saved_at}, at which this training begins, so of another run; "
                 "continue it with load_exact, or give another folder or name",
             )
-        self.stopped_by, self._stopping, self._in_rollout = None, False, False
+        self.stopped_by, self._stopping, self._in_rollout, self._is_holder = None, False, False, False
         self._remember_generators()
         if threading.current_thread() is not threading.main_thread():
             return  # where no handler can be installed
@@ -76,6 +84,14 @@ class SaveExactly(BaseCallback):
             former = signal.getsignal(number)
             if former is not None and former is not signal.SIG_IGN:  # None: not Python's, so it could not be restored
                 self._former[number] = signal.signal(number, self._note)
+
+    def _lock(self) -> ExitStack:
+        """Keep other processes from saving under this name; a callback whose ``learn()`` failed holds it no more."""
+        if (holder := _HOLDERS.pop(self._place, None)) is not None:
+            holder.close()
+        held = ExitStack()
+        held.enter_context(locked(self._place))
+        return held
 
     def _remember_generators(self) -> None:
         """Remember the global generators whenever exploration noise is about to be drawn.
@@ -113,10 +129,17 @@ class SaveExactly(BaseCallback):
             self._save(capture_generators())
         self._restore_handlers()
         vars(self._owner).pop("reset_noise", None)
+        _HOLDERS.pop(self._place, ExitStack()).close()
 
     def _save(self, generators: StateDict) -> None:
         self._saved_at = self.model.num_timesteps
-        write_exact(self.model, path_of_step(self.folder, self.name, self._saved_at), generators)
+        try:
+            if not self._is_holder:
+                _HOLDERS[self._place], self._is_holder = self._lock(), True
+            write_exact(self.model, path_of_step(self.folder, self.name, self._saved_at), generators)
+        except BaseException:  # of the end of learn() by it, no callback hears
+            self._restore_handlers()
+            raise
         for step in saved_steps(self.folder, self.name)[: -self.keep]:
             path_of_step(self.folder, self.name, step).unlink(missing_ok=True)
 
@@ -181,12 +204,20 @@ def path_of_step(folder: Path, name: str, step: int) -> Path:
 
 def saved_steps(folder: Path, name: str) -> list[int]:
     """Return the timesteps of the files that are there, in ascending order."""
-    pattern = re.compile(rf"{re.escape(name)}_(\d+)\.zip")
-    found = [pattern.fullmatch(path.name) for path in folder.iterdir()] if folder.exists() else []
+    pattern = re.compile(rf"{re.escape(name)}_(0|[1-9][0-9]*)\.zip")
+    files = [path for path in folder.iterdir() if path.is_file()] if folder.exists() else []
+    found = [pattern.fullmatch(path.name) for path in files]
     return sorted(int(match.group(1)) for match in found if match)
 
 
 def newest_exact(folder: str | Path, name: str = "exact") -> Path | None:
-    """Return the file of the latest timestep that ``SaveExactly(folder, name=name)`` has saved, or None."""
-    steps = saved_steps(Path(folder), name)
-    return path_of_step(Path(folder), name, steps[-1]) if steps else None
+    """Return the file of the latest timestep that ``SaveExactly(folder, name=name)`` has saved and that is whole.
+
+    :return: None if there is none
+    """
+    for step in reversed(saved_steps(Path(folder), name)):
+        path = path_of_step(Path(folder), name, step)
+        with suppress(CheckpointError):
+            read_model_file(path, require_digest=True)
+            return path
+    return None

@@ -25,10 +25,10 @@ from stable_baselines3.common.noise import (
     OrnsteinUhlenbeckActionNoise,
     VectorizedActionNoise,
 )
-from stable_baselines3.common.save_util import recursive_getattr
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.type_aliases import GymEnv
 from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.her import HerReplayBuffer
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.container import path_of, refusals_name
@@ -46,19 +46,23 @@ from rlcore.envs import vec_state
 from rlcore.envs.resumable import SupportsState
 from rlcore.errors import CallOrderError, CheckpointError, StateError
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.resume.parts import training_state
-from rlcore.state.training import Scope, apply_generators, capture_generators
-from rlcore.state.tree import Rule, fit
+from rlcore.ppo.construction import make_policy
+from rlcore.resume.parts import extra_names, training_state
+from rlcore.resume.unsaved import differences
+from rlcore.state.network import require_network
+from rlcore.state.progress import FORM, WINDOWS
+from rlcore.state.training import Scope, apply_generators, capture_generators, generators_untouched
+from rlcore.state.tree import Rule, fit, misfit
 from rlcore.types import StateDict, StateValue
 
 ALGORITHMS: Final[dict[str, type[BaseAlgorithm]]] = {
     algorithm.__name__: algorithm
     for algorithm in (PPO, A2C, DQN, SAC, TD3, TRPO, RecurrentPPO, TQC, QRDQN, MaskablePPO)
 }
-"""Exact types, by their names in files: a subclass may keep more than its parent, so it is refused."""
+"""The algorithms of Stable-Baselines3, by their names in files."""
 BUFFERS = (
     *(ReplayBuffer, DictReplayBuffer, NStepReplayBuffer, buffers.RolloutBuffer, buffers.DictRolloutBuffer),
-    *(MaskableRolloutBuffer, MaskableDictRolloutBuffer),
+    *(MaskableRolloutBuffer, MaskableDictRolloutBuffer, HerReplayBuffer),
 )
 NOISES: Final[dict[str, tuple[type[ActionNoise], dict[str, str]]]] = {
     "NormalActionNoise": (NormalActionNoise, {"mean": "_mu", "sigma": "_sigma"}),
@@ -70,9 +74,20 @@ NOISES: Final[dict[str, tuple[type[ActionNoise], dict[str, str]]]] = {
 """Exact types, and their attributes by parameter of the constructor."""
 
 _NO_SETTINGS: Final = {
-    *("policy", "env", "seed", "device", "_init_setup_model"),
+    *("self", "policy", "env", "seed", "device", "_init_setup_model"),
     *("use_rms_prop", "rms_prop_eps"),  # A2C keeps their effect in policy_kwargs
 }
+
+_UNIT: Final = Rule(0.0, 1.0)
+_LIMITS: Final = {**dict.fromkeys(("gamma", "gae_lambda", "tau"), _UNIT), "learning_rate": Rule(0.0)}
+"""Of numbers among the settings of a file; others may be anything but NaN."""
+_LACKING: Final = object()
+_BY_THEMSELVES: Final = {
+    *("env", "device", "seed", "start_time", "eval_env", "_vec_normalize_env", "n_envs", "action_noise", "lr_schedule"),
+    *("_last_obs", "_last_original_obs", "_last_episode_starts", "_last_lstm_states", "_num_timesteps_at_start"),
+    *("_logger", "_custom_logger", "rollout_buffer", "replay_buffer", *FORM, *WINDOWS),
+}
+"""Attributes that have a part of their own in a file, or come from the caller."""
 
 for _class in (*BUFFERS, RMSpropTFLike):
     codec.register_class(f"stable_baselines3.{_class.__name__}", _class)
@@ -89,11 +104,15 @@ def save_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
     and all random generators. It has a digest and is written whole or not at all.
 
     :param model: a DistributionalPPO, whose file is that of its ``save()``, or a PPO, A2C, DQN, SAC, TD3, TRPO,
-        RecurrentPPO, TQC, QRDQN or MaskablePPO, with the attributes that its constructor makes; its environments are
-        wrapped in :class:`rlcore.ResumableEnv` or implement ``get_state`` and ``set_state``
+        RecurrentPPO, TQC, QRDQN or MaskablePPO; its environments are wrapped in :class:`rlcore.ResumableEnv` or
+        implement ``get_state`` and ``set_state``. Of a subclass, the file holds what its constructor takes, as the
+        attributes of the same names have it, and the attributes that its ``extra_state`` names, such as
+        ``extra_state = ("predictor", "predictor_optimizer", "intrinsic_mean")``: modules, optimizers, arrays, tensors,
+        plain values, and what has ``get_state`` and ``set_state``
     :param path: ``.zip`` is added to a name without ending
-    :raises CheckpointError: a part of the training cannot be saved, which the message names, or the file cannot be
-        written; an older file is unchanged
+    :raises CheckpointError: no file could hold a part of the training, which the message names: whatever differs from
+        the model that :func:`load_exact` would build, such as a hook; or the file cannot be written. An older file is
+        unchanged
     :raises CallOrderError: during a rollout, which no file can continue; use :class:`SaveExactly`
     """
     if is_running(model, "collect_rollouts") and not isinstance(model, DistributionalPPO):
@@ -125,10 +144,11 @@ def write_exact(model: BaseAlgorithm, path: str | os.PathLike[str], global_gener
         return
     with refusals_name(path):
         settings: StateDict = {name: _encode(model, name) for name in _setting_names(type(model))}
+        settings["tensorboard_log"] = None  # a path of this machine
         state: Any = training_state(model).capture(*Scope)
         state["generators"]["global"] = global_generators
     more: Any = {"seed": model.seed, "device": str(model.device)}
-    write_model_file(Path(path), model, type(model).__name__, settings=settings, state=state, **more)
+    write_model_file(Path(path), model, str(_name_of(type(model))), settings=settings, state=state, **more)
 
 
 def require_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
@@ -153,20 +173,22 @@ def load_exact(
     draw from them in between. After an error ``env`` has to be reset, and the generators are unchanged.
 
     :param env: environments as they were built for the run, of the same number and in the same wrappers
-    :param algorithm: the class that the file must be of; None for any of the eleven, which a subclass of
-        DistributionalPPO is not
+    :param algorithm: the class that the file must be of; None for any of the eleven, of which a subclass is none
     :param custom_objects: by setting, what no file can hold: ``{"learning_rate": schedule, "policy": MyPolicy,
-        "policy_kwargs.features_extractor_class": MyExtractor}``
+        "policy_kwargs.features_extractor_class": MyExtractor}``; and ``tensorboard_log``, which no file says
     :param device: None for the one that the run was on; training on another continues, but not to the same bits
     :raises CheckpointError: the file is damaged, is of another kind, or does not fit ``env`` or ``algorithm``
     """
     record = read_model_file(path, require_digest=True)
     name, objects = record["algorithm"], dict(custom_objects or {})
     found: Any = DistributionalPPO if name == DEFAULT_ALGORITHM else ALGORITHMS.get(name)
-    if found is DistributionalPPO and algorithm is not None and issubclass(algorithm, found):
+    if algorithm is not None and (_name_of(algorithm) == name or (found and issubclass(algorithm, DistributionalPPO))):
         found = algorithm
     if found is None or algorithm not in (None, found):
-        raise CheckpointError(path_of(path), f"is of {quoted(name)}, and algorithm={algorithm} is asked for")
+        asked = None if algorithm is None else algorithm.__name__
+        raise CheckpointError(
+            path_of(path), f"is of {quoted(name)}, and algorithm={asked} is asked for; give its class"
+        )
     if issubclass(found, DistributionalPPO):
         loaded: BaseAlgorithm = found.load(existing(path), env, device=device or "auto", custom_objects=objects)
         with refusals_name(path):
@@ -179,8 +201,11 @@ def load_exact(
             fields = fit(fields, {"seed": 0, "device": ""}, "the file", {"seed": Rule(0, 2**64, optional=True)})
             _require_env(vec_env, record)
             settings = _decode_settings(record["settings"], found, objects, vec_env.num_envs)
-            # The constructor would seed the environments and the global generators.
-            model: BaseAlgorithm = found(env=vec_env, device=device or fields["device"], seed=None, **settings)
+            learnt: Any = record["state"].get("learnt")
+            if isinstance(learnt, dict):  # else it is named below
+                weights = learnt["state_dicts"]["policy"]
+                require_network(settings, weights, lambda: _built(found, settings, vec_env, "cpu").policy)
+            model = _built(found, settings, vec_env, device or fields["device"])
             model.seed = fields["seed"]
             training = training_state(model)
             training.restore(record["state"], expected=tuple(Scope))
@@ -189,6 +214,38 @@ def load_exact(
         apply_generators(before)
         raise
     return model
+
+
+def _built(algorithm: type[BaseAlgorithm], settings: Mapping[str, Any], env: Any, device: str) -> BaseAlgorithm:
+    """Return a new model; without a seed, which would seed the environments and the global generators."""
+    made: Any = algorithm
+    # The policy_kwargs of A2C name the optimizer already, which this would choose.
+    more = {"use_rms_prop": False} if issubclass(algorithm, A2C) else {}
+    model: BaseAlgorithm = made(env=env, device=device, seed=None, **settings, **more)
+    return model
+
+
+def _unsaved(model: BaseAlgorithm) -> Iterator[str]:
+    """Yield what of ``model`` no file holds."""
+    held, advice = {"policy", "policy.optimizer"}, "let the constructor make it so, or make it a buffer of a module"
+    mine: dict[str, Any] = {"policy": model.policy}
+    with generators_untouched():
+        if isinstance(model, DistributionalPPO):
+            built: dict[str, Any] = {"policy": make_policy(model)}
+        else:
+            names, is_own = _setting_names(type(model)), type(model) not in ALGORITHMS.values()
+            smaller = {"buffer_size": model.n_envs, "verbose": 0}
+            settings = {name: smaller.get(name, _setting(model, name)) for name in names}
+            built = vars(_built(type(model), settings, model.env, "cpu"))
+            apart = {*names, *_BY_THEMSELVES}
+            mine |= {n: each for n, each in vars(model).items() if n not in apart and (is_own or n in built)}
+            built = {name: built[name] for name in mine if name in built}
+            optimizers, variables = model._get_torch_save_params()
+            held |= {*optimizers, *variables, *extra_names(model), *(f"policy.{name}" for name in optimizers)}
+            if is_own:
+                advice += f", or name it in {type(model).__name__}.extra_state"
+    for path, text, expected in differences(mine, built, held):
+        yield f"{path} is {text}, and of a model that is loaded it would be {expected}; {advice}"
 
 
 def _require_resumable(env: VecEnv | None) -> None:
@@ -208,53 +265,75 @@ def _obstacles(model: BaseAlgorithm) -> Iterator[str]:
     """Yield the reasons why ``model`` cannot be saved exactly."""
     if isinstance(model, DistributionalPPO):  # whose registry names every part, those of a subclass too
         yield from filter(None, [_env_obstacle(model.env)])
+        yield from _unsaved(model)
         return
     name = type(model).__name__
-    if type(model) not in ALGORITHMS.values():
-        yield f"{name} may keep more than the algorithms that can be: DistributionalPPO, {', '.join(ALGORITHMS)}"
+    if _name_of(type(model)) is None:
+        yield f"{name} derives from none of the algorithms that can be: DistributionalPPO, {', '.join(ALGORITHMS)}"
+    if lacking := [each for each in _setting_names(type(model)) if _setting(model, each) is _LACKING]:
+        yield f"the constructor of {name} takes {lacking[0]}, and there is no attribute of this name; keep it as one"
     if type(model.policy) is not model.policy_class:
         yield f"the policy is a {type(model.policy).__name__}, and the algorithm built a {model.policy_class.__name__}"
-    for each in model._get_torch_save_params()[0]:
-        optimizer, expected = recursive_getattr(model, each), model.policy.optimizer_class
-        own = each == "ent_coef_optimizer"  # which is always Adam
-        if isinstance(optimizer, torch.optim.Optimizer) and not own and type(optimizer) is not expected:
-            yield f"{each} is a {type(optimizer).__name__}, and policy_kwargs['optimizer_class'] is {expected.__name__}"
     for noise in getattr(model.action_noise, "noises", [model.action_noise]):
         if noise is not None and type(noise).__name__ not in NOISES and not isinstance(noise, SupportsState):
             yield f"the action noise {type(noise).__name__} cannot give its state; implement get_state and set_state"
     replay = getattr(model, "replay_buffer", None)
     for buffer in (getattr(model, "rollout_buffer_class", None), None if replay is None else type(replay)):
         if buffer is not None and buffer not in BUFFERS:
-            yield f"the buffer {buffer.__name__} may keep more than transitions; use Stable-Baselines3's own, not HER"
+            yield f"the buffer {buffer.__name__} may keep more than transitions; use one of Stable-Baselines3"
+    if getattr(replay, "copy_info_dict", False):
+        yield "the replay buffer keeps info dicts, which no file can hold; make it with copy_info_dict=False"
     yield from filter(None, [_env_obstacle(model.env)])
+    yield from _unsaved(model)
 
 
 def _env_obstacle(env: VecEnv | None) -> str | None:
     return "the model has no environment; call set_env first" if env is None else vec_state.unsupported_reason(env)
 
 
+def _name_of(algorithm: type) -> str | None:
+    """Return the name of a class in files, with that of the algorithm that it derives from; None without one."""
+    for base in algorithm.__mro__:
+        if base in ALGORITHMS.values():
+            return base.__name__ if base is algorithm else f"{base.__name__}:{algorithm.__name__}"
+    return None
+
+
 def _setting_names(algorithm: type[BaseAlgorithm]) -> list[str]:
-    """Return the parameters of the constructor of ``algorithm`` whose values a file has."""
-    return ["policy", *(name for name in inspect.signature(algorithm).parameters if name not in _NO_SETTINGS)]
+    """Return the parameters of the constructors of ``algorithm`` whose values a file has."""
+    named: dict[str, None] = {}
+    for constructor in [vars(each)["__init__"] for each in algorithm.__mro__ if "__init__" in vars(each)]:
+        parameters = inspect.signature(constructor).parameters.values()
+        variable = [each.name for each in parameters if each.kind is each.VAR_KEYWORD]
+        named |= {each.name: None for each in parameters if each.kind is not each.VAR_POSITIONAL}
+        named = {name: None for name in named if name not in variable}
+        if not variable:  # it passes on no others
+            break
+    return ["policy", *(name for name in named if name not in _NO_SETTINGS)]
 
 
-def _encode(model: BaseAlgorithm, name: str) -> StateValue:
-    """Return a setting as plain values; what no file can hold leaves a placeholder, so that loading asks for it."""
-    value: Any = getattr(model, {"policy": "policy_class", "stats_window_size": "_stats_window_size"}.get(name, name))
+def _setting(model: BaseAlgorithm, name: str) -> Any:
+    """Return the value that the constructor takes for what ``model`` has."""
+    attribute = {"policy": "policy_class", "stats_window_size": "_stats_window_size"}.get(name, name)
+    value: Any = getattr(model, attribute, _LACKING)
     if name == "policy":  # by its alias, as "MlpPolicy"
-        value = {cls: alias for alias, cls in reversed(model.policy_aliases.items())}.get(value, value)
-    if name == "action_noise":
-        return _encode_noise(value)
+        return {cls: alias for alias, cls in reversed(model.policy_aliases.items())}.get(value, value)
     if name == "train_freq":
         frequency, unit = value
-        value = (frequency, unit.value if isinstance(unit, Enum) else unit)
+        return frequency, unit.value if isinstance(unit, Enum) else unit
     if name == "replay_buffer_class":
         is_dict = isinstance(getattr(model.observation_space, "spaces", None), dict)
         chosen = (
             DictReplayBuffer if is_dict else NStepReplayBuffer if getattr(model, "n_steps", 1) > 1 else ReplayBuffer
         )
-        value = None if value is chosen else value  # given, it would be warned of with n_steps
-    return codec.encode(value, name)
+        return None if value is chosen else value  # given, it would be warned of with n_steps
+    return dict(value) if name == "policy_kwargs" else value
+
+
+def _encode(model: BaseAlgorithm, name: str) -> StateValue:
+    """Return a setting as plain values; what no file can hold leaves a placeholder, so that loading asks for it."""
+    value = _setting(model, name)
+    return _encode_noise(value) if name == "action_noise" else codec.encode(value, name)
 
 
 def _decode_settings(
@@ -263,12 +342,16 @@ def _decode_settings(
     """Return the arguments for the constructor of ``algorithm``, without environment, device and seed."""
     if others := set(_setting_names(algorithm)) ^ set(saved):
         raise StateError(f"has other settings than the installed {algorithm.__name__}: {sorted(map(str, others))}")
-    decoded = {
+    decoded: dict[str, Any] = {
         name: _decode_noise(each, objects, n_envs) if name == "action_noise" else codec.decode(each, name, objects)
         for name, each in saved.items()
     }
-    # Its policy_kwargs name the optimizer already, which these two would choose.
-    return {**decoded, "use_rms_prop": False} if algorithm is A2C else decoded
+    for name, value in decoded.items():
+        if type(value) in (int, float) and not _LIMITS.get(name, Rule(finite=False)).allows(value):
+            raise misfit(name, f"a number{_LIMITS.get(name, '')}", value)
+    if (decoded.get("policy_kwargs") or {}).get("optimizer_kwargs", {}).get("maximize"):
+        raise StateError("policy_kwargs.optimizer_kwargs asks for gradient ascent; the file is damaged or hostile")
+    return {**decoded, "tensorboard_log": objects.get("tensorboard_log")}
 
 
 def _encode_noise(noise: Any) -> StateValue:

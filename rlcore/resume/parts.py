@@ -13,11 +13,13 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.noise import OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from stable_baselines3.common.save_util import recursive_getattr
+from stable_baselines3.her import HerReplayBuffer
 
 from rlcore.checkpoint import codec
 from rlcore.envs import vec_state
 from rlcore.envs.resumable import SupportsState
 from rlcore.errors import StateError
+from rlcore.state.progress import capture_progress, restore_progress
 from rlcore.state.training import (
     Scope,
     StatePart,
@@ -25,14 +27,13 @@ from rlcore.state.training import (
     apply_generators,
     capture_generators,
     capture_position,
-    capture_progress,
     check_generators,
     fit_position,
     from_state,
     generator_from_state,
     generator_state,
+    require_in_space,
     restore_position,
-    restore_progress,
     to_state,
 )
 from rlcore.state.tree import FREE, SAME, Rule, fit, fit_optimizer, misfit
@@ -50,12 +51,12 @@ def _restore_learnt(model: BaseAlgorithm, state: StateDict) -> None:
     own: Any = {name: recursive_getattr(model, name) for name in model._get_torch_save_params()[0]}
     like = {"state_dicts": dict.fromkeys(own), "variables": variables}
     fitted = fit(state, like, "learnt", dict.fromkeys(own, FREE))
-    saved: Any = fitted["state_dicts"]
+    saved: Any = dict(fitted["state_dicts"])
     for name, each in own.items():
         if isinstance(each, torch.optim.Optimizer):
-            fit_optimizer(saved[name], each, name)  # its steps would fail later for what it takes here
+            saved[name] = fit_optimizer(saved[name], each, name)
         else:
-            fit(saved[name], each.state_dict(), f"learnt[{name!r}]")
+            saved[name] = fit(saved[name], each.state_dict(), f"learnt[{name!r}]")
     model.set_parameters(saved, exact_match=True, device=model.device)
     for name, variable in variables.items():
         variable.data.copy_(fitted["variables"][name])
@@ -83,7 +84,9 @@ def _restore_buffer(model: BaseAlgorithm, state: StateDict) -> None:
     if record["pos"] >= buffer.buffer_size:
         raise misfit("replay_buffer['pos']", f"below the buffer's size, {buffer.buffer_size}", record["pos"])
     places = _filled_rows(buffer, record["pos"], record["full"])
-    _fill(places, from_state(record["arrays"]), "replay_buffer")
+    arrays = from_state(record["arrays"])
+    _fill(places, arrays, "replay_buffer")
+    _require_transitions(model, arrays, buffer.buffer_size)
     buffer.pos, buffer.full = record["pos"], record["full"]
 
 
@@ -95,8 +98,10 @@ def _filled_rows(buffer: ReplayBuffer, pos: int, full: bool) -> dict[str, Any]:
     rows = buffer.buffer_size if full else min(pos + int(buffer.optimize_memory_usage), buffer.buffer_size)
     names = ["observations", "actions", "rewards", "dones", "timeouts"]
     names += ["next_observations"] * hasattr(buffer, "next_observations")
+    names += ["ep_start", "ep_length"] * isinstance(buffer, HerReplayBuffer)
     found = {name: getattr(buffer, name) for name in names}
-    return {
+    whole = {"_current_ep_start": buffer._current_ep_start} if isinstance(buffer, HerReplayBuffer) else {}
+    return whole | {
         name: {key: array[:rows] for key, array in value.items()} if isinstance(value, dict) else value[:rows]
         for name, value in found.items()
     }
@@ -111,6 +116,27 @@ def _fill(place: Any, value: Any, where: str) -> None:
         raise misfit(where, f"an array of {place.dtype} with shape {place.shape}", value)
     else:
         place[...] = value
+
+
+def _require_transitions(model: BaseAlgorithm, arrays: dict[str, Any], buffer_size: int) -> None:
+    """Raise StateError for rows of a replay buffer that its spaces do not have."""
+    for name in ("observations", "next_observations", "actions"):
+        if name in arrays:
+            space = model.action_space if name == "actions" else model.observation_space
+            require_in_space(_flat(arrays[name], space), space, f"replay_buffer[{name!r}]")
+    for name in ("ep_start", "ep_length", "_current_ep_start"):  # of HER
+        if name in arrays and not ((arrays[name] >= 0) & (arrays[name] <= buffer_size)).all():
+            raise StateError(f"replay_buffer[{name!r}] holds a row that the buffer does not have; the file is damaged")
+    for name in ("rewards", "dones", "timeouts"):
+        if not np.isfinite(arrays[name]).all():
+            raise StateError(f"replay_buffer[{name!r}] holds NaN or infinity; the file is damaged")
+
+
+def _flat(value: Any, space: Any) -> Any:
+    """Return rows of all environments one below the other, each of the shape of the space."""
+    if isinstance(value, dict):
+        return {key: _flat(each, space[key]) for key, each in value.items()}
+    return value.reshape(-1, *space.shape)
 
 
 def capture_noise(noise: Any) -> StateDict | None:
@@ -236,6 +262,48 @@ def _restore_generators(model: BaseAlgorithm, state: StateDict) -> None:
     apply_generators(record["global"])
 
 
+def extra_names(model: BaseAlgorithm) -> tuple[str, ...]:
+    """Return the attributes of a subclass that ``extra_state`` names."""
+    return tuple(getattr(model, "extra_state", ()))
+
+
+def _capture_extra(model: BaseAlgorithm) -> StateDict | None:
+    """Return the state of each attribute that ``extra_state`` names; None without any."""
+    return {name: _extra(getattr(model, name), name) for name in extra_names(model)} or None
+
+
+def _extra(value: Any, name: str) -> Any:
+    if isinstance(value, torch.nn.Module | torch.optim.Optimizer):
+        return value.state_dict()
+    if isinstance(value, SupportsState):
+        return value.get_state()
+    if isinstance(value, np.random.Generator):
+        return generator_state(value)
+    return codec.encode(value, name)
+
+
+def _restore_extra(model: BaseAlgorithm, state: StateDict) -> None:
+    names = extra_names(model)
+    saved: Any = fit(state, dict.fromkeys(names), "extra", dict.fromkeys(names, FREE))
+    for name in names:
+        own, where = getattr(model, name), f"extra[{name!r}]"
+        if isinstance(own, torch.nn.Module):
+            own.load_state_dict(fit(saved[name], own.state_dict(), where))
+        elif isinstance(own, torch.optim.Optimizer):
+            fitted: Any = fit_optimizer(saved[name], own, where)
+            own.load_state_dict(fitted)
+        elif isinstance(own, SupportsState):
+            own.set_state(saved[name])
+        elif isinstance(own, torch.Tensor):
+            own.data.copy_(fit(saved[name], own.detach(), where))
+        else:
+            is_generator = isinstance(own, np.random.Generator)
+            value = generator_from_state(saved[name], where) if is_generator else codec.decode(saved[name], where, {})
+            if own is not None and type(value) is not type(own):
+                raise misfit(where, f"a {type(own).__name__}", value)
+            setattr(model, name, value)
+
+
 def training_state(model: BaseAlgorithm) -> TrainingState:
     """Return the parts of a training in the order in which they are restored; the generators last, as all may draw."""
     learner, collected, progress, run = Scope
@@ -249,6 +317,7 @@ def training_state(model: BaseAlgorithm) -> TrainingState:
         part("replay_buffer", collected, _capture_buffer, _restore_buffer, required=hasattr(model, "replay_buffer")),
         StatePart("action_noise", collected, partial(capture_noise, noise), partial(restore_noise, noise)),
         part("progress", progress, capture_progress, restore_progress, required=True),
+        part("extra", learner, _capture_extra, _restore_extra, required=bool(extra_names(model))),
         part("log", progress, capture_log, _restore_log),
         part("position", run, _capture_position, _restore_position),
         part("environments", run, _capture_env, _restore_env, required=True),

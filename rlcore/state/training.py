@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import random
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from rlcore.checkpoint import codec
 from rlcore.checkpoint.container import unusable
 from rlcore.checkpoint.torch_file import DTYPES
 from rlcore.errors import CheckpointError, ResumeWarning, StateError, warn_caller
-from rlcore.state.tree import FREE, REMEDY, SAME, Rule, fit, misfit
+from rlcore.state.tree import FREE, REMEDY, SAME, Rule, fit
 from rlcore.types import StateDict, StateValue
 
 
@@ -172,61 +170,6 @@ class TrainingState:
 
 
 Observations = NDArray[Any] | dict[str, NDArray[Any]]
-WINDOWS = ("ep_info_buffer", "ep_success_buffer")
-_COUNTERS = ("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates", "_n_calls")
-_FORM: dict[str, Any] = {**dict.fromkeys(_COUNTERS, 0), "_current_progress_remaining": 1.0, "exploration_rate": 0.0}
-"""Attributes; ``_n_calls`` and ``exploration_rate`` are those of DQN and QRDQN alone."""
-
-
-def capture_progress(model: BaseAlgorithm) -> StateDict:
-    """Return the counters and the window of finished episodes, without objects in them that no file can hold."""
-    state: StateDict = {name: getattr(model, name) for name in _FORM if hasattr(model, name)}
-    for name in WINDOWS:
-        window = getattr(model, name)
-        state[name] = None if window is None else [_storable(entry) for entry in window]
-    return state
-
-
-def _storable(value: Any) -> Any:
-    """Return what a file can hold of an entry of an episode; None for any other object in it."""
-    if isinstance(value, dict):
-        entries = {key: _storable(each) for key, each in value.items()}
-        return {key: each for key, each in entries.items() if each is not None or value[key] is None}
-    if isinstance(value, list | tuple):
-        return [_storable(each) for each in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist() if value.dtype.kind in "biufU" else None
-    return value if value is None or type(value) in (bool, int, float, str) else None
-
-
-def restore_progress(model: BaseAlgorithm, state: object, least: float = -math.inf) -> None:
-    """Continue to count where :func:`capture_progress` was called.
-
-    :param least: smallest remaining progress; Stable-Baselines3 goes below 0 beyond the total
-    :raises StateError: a value is missing, unknown or of another type; nothing was changed
-    """
-    like = {name: form for name, form in _FORM.items() if hasattr(model, name)} | dict.fromkeys(WINDOWS)
-    rules = {"_current_progress_remaining": Rule(least, 1.0), "exploration_rate": Rule(0.0, 1.0)}
-    fitted = fit(state, like, "progress_state", rules | dict.fromkeys(WINDOWS, FREE))
-    for name in WINDOWS:
-        window = fitted[name]
-        if window is None:
-            continue
-        is_read = isinstance(window, list) and (name != WINDOWS[0] or all(isinstance(each, dict) for each in window))
-        columns = [[each.get(key) for each in window] for key in "rl"] if is_read and name == WINDOWS[0] else [window]
-        if not is_read or not all(map(_has_mean, columns)):
-            raise misfit(f"progress_state[{name!r}]", "None or a list of episodes with numbers for the log", window)
-        fitted[name] = deque(window, maxlen=model._stats_window_size)
-    vars(model).update(fitted)
-
-
-def _has_mean(values: list[Any]) -> bool:
-    """Return whether the logger can average the values: numbers, or lists of one shape, as arrays are saved."""
-    try:
-        array = np.asarray(values)
-    except (ValueError, TypeError, RuntimeError):  # several shapes
-        return False
-    return not values or (array.dtype.kind in "biuf" and array.size > 0)
 
 
 def capture_position(model: BaseAlgorithm) -> StateDict | None:
@@ -306,7 +249,15 @@ def _check(value: Any, where: str, space: spaces.Space[Any] | None, n_envs: int)
     if shape is None or keys is not None or shape != (n_envs, *(shape[1:] if space is None else space.shape or ())):
         wanted = f"a dict of {sorted(keys)}" if keys is not None else "an array for each environment of the space"
         raise StateError(f"{where} must be {wanted}, and has the shape {shape}; {REMEDY}")
-    if space is None:
+    if space is not None:
+        require_in_space(value, space, where)
+
+
+def require_in_space(value: Any, space: spaces.Space[Any], where: str) -> None:
+    """Raise StateError unless an array, or a dict of them, has finite numbers, and those that a discrete space has."""
+    if isinstance(space, spaces.Dict):
+        for key, part in value.items():
+            require_in_space(part, space[key], f"{where}[{key!r}]")
         return
     sizes = space.n if isinstance(space, spaces.Discrete) else getattr(space, "nvec", None)
     is_valid = sizes is None or (value.dtype.kind in "iu" and bool(((value >= 0) & (value < sizes)).all()))

@@ -85,7 +85,9 @@ def _write_synced(path: Path, text: str) -> None:
 
 
 def text_of(path: Path) -> str:
-    """The text of a file."""
+    """The text of a regular file; another could be waited for without end."""
+    if path.exists() and not path.is_file():
+        raise EvidenceError(path, "is no regular file; remove it")
     try:
         return path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:

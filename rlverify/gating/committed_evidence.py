@@ -18,7 +18,7 @@ from rlverify.evidence.evidence_files import (
     misfits,
     to_json,
 )
-from rlverify.evidence.files import canonical_json, write_files
+from rlverify.evidence.files import canonical_json, text_of, write_files
 from rlverify.gating.git_base import answer
 from rlverify.gating.problem_rules import REMEDY, REMEDY_OF_FIGURES
 from rlverify.project.code import CurrentCode, machine
@@ -26,6 +26,7 @@ from rlverify.project.content import Project
 from rlverify.project.registry import PLOTS_FOLDER
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
+from rlverify.records.errors import EvidenceError
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import CLAIM_FELL, Problem
 from rlverify.reporting.rendering import render_all
@@ -141,7 +142,7 @@ def _day(project: Project, *arguments: str) -> str:
 
 def _is_evidence(path: Path) -> bool:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        text = text_of(path)
+    except EvidenceError:
         return False
     return '"claim_id"' in text and '"schema_version"' in text

@@ -53,7 +53,7 @@ class Base:
         """Write the files of a folder, as they are in that commit, into another folder, which it returns."""
         target.mkdir()
         changed = {path for path in self.changed if path.parent == folder.resolve()}
-        for path in {path.resolve() for path in folder.glob("*.*")} - changed:
+        for path in {path.resolve() for path in folder.glob("*.*") if path.is_file()} - changed:
             shutil.copyfile(path, target / path.name)
         for path in changed:
             if (text := self.text(path)) is not None:

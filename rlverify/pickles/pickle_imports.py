@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Final, NamedTuple
 
-from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError, unreadable
+from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError, require_time, unreadable
 
 MAX_INSTRUCTIONS: Final = 10_000_000
 """How many instructions of one pickle are read, which takes some ten seconds."""
@@ -215,7 +215,9 @@ def _instructions(content: BinaryIO, most: int) -> Iterator[tuple[str, bytes | N
     start = content.tell()
     end = content.seek(0, io.SEEK_END)
     content.seek(start)
-    for _ in range(most):
+    for number in range(most):
+        if number % 10_000 == 0:
+            require_time()
         opcode = _OPCODES.get(_read(content, 1)[0])
         if opcode is None:
             raise NotScannedError("unreadable-file", f"holds no pickle instruction at byte {content.tell() - 1}")

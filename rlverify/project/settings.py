@@ -15,7 +15,9 @@ from rlverify.records.errors import SettingsError, suggestion
 
 
 def toml_of(path: Path, broken: Callable[[str], Exception]) -> dict[str, Any]:
-    """What a file says, unchecked."""
+    """What a regular file says, unchecked; another could be waited for without end."""
+    if path.exists() and not path.is_file():
+        raise broken("is no regular file")
     try:
         return tomllib.loads(path.read_bytes().decode())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError, unreadable
+from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError, time_limited, unreadable
 from rlverify.records.errors import UsageError
 from rlverify.scan.findings import ScanFinding
 from rlverify.scan.pickle_findings import Place, findings_of_pickles
@@ -51,16 +51,18 @@ def _files_in(folder: Path) -> Iterator[Path]:
 
 def findings_of_file(path: Path) -> list[ScanFinding]:
     """Return what one file trusts or would execute."""
-    place = Place(path.as_posix())
+    place, found = Place(path.as_posix()), list[ScanFinding]()
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise NotScannedError("unreadable-file", "it is no regular file")
-        with path.open("rb") as content:
-            return list(_findings_of_open_file(content, path, place))
+        with path.open("rb") as content, time_limited():
+            for each in _findings_of_open_file(content, path, place):
+                found.append(each)  # those before an error count
     except NotScannedError as error:
-        return [place.problem(error)]
+        found.append(place.problem(error))
     except DAMAGE as error:
-        return [place.problem(unreadable(error))]
+        found.append(place.problem(unreadable(error)))
+    return found
 
 
 def _findings_of_open_file(content: BinaryIO, path: Path, place: Place) -> Iterator[ScanFinding]:

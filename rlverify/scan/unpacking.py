@@ -18,7 +18,15 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Final, TypeAlias
 
-from rlverify.pickles.bounded_reading import DAMAGE, MEBIBYTE, NotScannedError, PackedStream, UnpackBudget, unreadable
+from rlverify.pickles.bounded_reading import (
+    DAMAGE,
+    MEBIBYTE,
+    NotScannedError,
+    PackedStream,
+    UnpackBudget,
+    require_time,
+    unreadable,
+)
 from rlverify.pickles.pickle_imports import starts_like_a_pickle
 from rlverify.records.attempts import Crash, attempt
 from rlverify.scan.findings import ScanFinding
@@ -164,6 +172,7 @@ def _findings_of_members(
             yield place.finding("scan-limit", "warning", reason)
             return
         inside = place.inside(name)
+        require_time()
         try:
             with opened() as packed:
                 head = packed.read(HEAD_BYTES)

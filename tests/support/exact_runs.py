@@ -20,13 +20,22 @@ from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.logger import KVWriter
 from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.utils import LinearSchedule
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecMonitor, VecNormalize
+from stable_baselines3.common.vec_env import (
+    DummyVecEnv,
+    SubprocVecEnv,
+    VecEnv,
+    VecFrameStack,
+    VecMonitor,
+    VecNormalize,
+)
+from stable_baselines3.her import HerReplayBuffer
 
 from rlcore.envs.resumable import ResumableEnv
-from rlcore.resume import ResumableActionMasker, SaveExactly, continue_learning, load_exact, newest_exact
+from rlcore.resume import PickledEnv, ResumableActionMasker, SaveExactly, continue_learning, load_exact, newest_exact
 from rlcore.types import StateDict
 from tests.support.environments import Parts
 
@@ -44,7 +53,7 @@ class Case(NamedTuple):
     """
 
     algorithm: type[BaseAlgorithm]
-    env_id: str
+    env_id: Any
     total: int
     cut: int
     settings: dict[str, Any]
@@ -55,6 +64,7 @@ class Case(NamedTuple):
     wrapper: Callable[[Any], Any] = ResumableEnv
     monitored: bool = False
     log_interval: int = 1
+    stacked: bool = False
 
     def envs(self) -> VecEnv:
         vec_env_cls = SubprocVecEnv if self.subproc else DummyVecEnv
@@ -66,6 +76,8 @@ class Case(NamedTuple):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)
                 env = VecMonitor(env)
+        if self.stacked:
+            env = VecFrameStack(env, 3)
         return VecNormalize(env) if self.normalize else env
 
     def model(self) -> BaseAlgorithm:
@@ -98,6 +110,50 @@ class StatelessParts(Parts):
 
 def in_parts(env: gym.Env[Any, Any]) -> ResumableEnv:
     return ResumableEnv(StatelessParts(env))
+
+
+def pickled(env: gym.Env[Any, Any]) -> ResumableEnv:
+    return ResumableEnv(PickledEnv(env))
+
+
+class Curious(PPO):
+    """Trains a network of its own beside the policy, and keeps numbers of several kinds."""
+
+    extra_state = ("predictor", "predictor_optimizer", "errors", "generator", "worst", "temperature")
+
+    def __init__(self, *arguments: Any, width: int = 4, **settings: Any) -> None:
+        self.width = width
+        super().__init__(*arguments, **settings)
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self.predictor = torch.nn.Linear(4, self.width)
+        self.predictor_optimizer = torch.optim.Adam(self.predictor.parameters(), 1e-2)
+        self.errors: list[float] = []
+        self.generator = np.random.default_rng(3)
+        self.worst: float | None = None
+        self.temperature = torch.ones(())
+
+    def train(self) -> None:
+        seen = torch.as_tensor(self.rollout_buffer.observations.reshape(-1, 4))
+        loss = self.predictor(seen).square().mean() * self.temperature
+        self.predictor_optimizer.zero_grad()
+        loss.backward()
+        self.predictor_optimizer.step()
+        self.errors.append(float(loss.detach()))
+        self.worst = max(self.errors)
+        self.temperature *= 0.9
+        self.learning_rate = 1e-3 * (1 + self.generator.random() + len(self.errors) + self.worst)
+        self._setup_lr_schedule()
+        super().train()
+
+
+class Frozen(PPO):
+    """Trains a part of its policy alone."""
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self.policy.mlp_extractor.policy_net.requires_grad_(False)
 
 
 def no_noise_array(kind: Any, **settings: Any) -> Any:
@@ -168,6 +224,17 @@ VARIANTS: dict[str, Case] = {
         normalize=True,
     ),
     "DQN, buffer filled": CASES["DQN"]._replace(settings={**_VALUE, "buffer_size": 70}),
+    "PPO, frames stacked": CASES["PPO"]._replace(stacked=True, normalize=True),
+    "a subclass with networks and numbers of its own": CASES["PPO"]._replace(
+        algorithm=Curious, settings={**_PPO, "learning_rate": 1e-3, "width": 2}
+    ),
+    "a subclass that freezes": CASES["PPO"]._replace(algorithm=Frozen),
+    "SAC with HER": CASES["SAC"]._replace(
+        env_id=partial(BitFlippingEnv, 3, True),
+        wrapper=pickled,
+        policy="MultiInputPolicy",
+        settings={**_OFF, "train_freq": 3, "replay_buffer_class": HerReplayBuffer, "buffer_size": 200},
+    ),
     "SAC of a Dict": CASES["SAC"]._replace(policy="MultiInputPolicy", wrapper=in_parts),
 }
 """Settings that change what has to be saved."""
@@ -226,7 +293,10 @@ def fingerprint(model: BaseAlgorithm) -> dict[str, str]:
     buffer = getattr(model, "replay_buffer", None)
     if buffer is not None:
         found.update(
-            _flat("replay_buffer", {k: v for k, v in vars(buffer).items() if isinstance(v, np.ndarray | dict)})
+            _flat(
+                "replay_buffer",
+                {k: v for k, v in vars(buffer).items() if isinstance(v, np.ndarray | dict) and k != "infos"},
+            )
         )
         found.update({"replay_buffer.pos": buffer.pos, "replay_buffer.full": buffer.full})
     for name in (
@@ -334,7 +404,9 @@ def interrupted(case: Case, folder: Path, every: int = 31) -> tuple[Path, list[d
 def continued(case: Case, file: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """Continue from a file to the end of the run; the fingerprint there, and the rows of the log from the file on."""
     record = RecordRows()
-    model = continue_learning(load_exact(file, case.envs()), record, log_interval=case.log_interval)
+    model = continue_learning(
+        load_exact(file, case.envs(), algorithm=case.algorithm), record, log_interval=case.log_interval
+    )
     return finished(model), record.writer.rows
 
 

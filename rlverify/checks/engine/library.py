@@ -50,14 +50,22 @@ def twin_of(session: SubjectSession) -> Twin | None:
     if isinstance(found, Crash):
         return None
     name, algorithm, is_same, package = found
-    distribution = metadata.packages_distributions()[package][0].lower().replace("_", "-")
-    library, adapter = (distribution, metadata.version(distribution)), adapter_named(name)
+    library, adapter = _distribution_of(package), adapter_named(name)
 
     def factory() -> Any:
         return adapter.library_twin(session.factory())
 
     own = replace(session, factory=factory, adapter=adapter, known=Known())
     return Twin(None if is_same else own, algorithm, library)
+
+
+def _distribution_of(package: str) -> tuple[str, str]:
+    """The name and the version of the distribution that a package is of."""
+    try:
+        found = metadata.distribution(package)
+    except metadata.PackageNotFoundError:  # of another name; all that is installed has to be read
+        found = metadata.distribution(metadata.packages_distributions()[package][0])
+    return found.name.lower().replace("_", "-"), found.version
 
 
 def library_failure(rule: Rule, finding: CheckFinding, twin: Twin) -> LibraryFailure | None:

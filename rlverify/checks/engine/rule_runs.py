@@ -8,7 +8,7 @@ import sys
 import sysconfig
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,6 @@ from rlverify.checks.engine.check_records import (
     Status,
     known_failure,
 )
-from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.isolation import Failed, Server, in_process, is_copied_by_fork
 from rlverify.checks.engine.library import library_failure, twin_of
 from rlverify.checks.engine.rule import RULES, Rule, inconclusive
@@ -284,25 +283,17 @@ def _proofs(rule: Rule, session: SubjectSession) -> tuple[tuple[Proof, ...], str
     sessions = [replace(each, tier=tier, volatile=session.volatile) for each in every]
     if len(sessions) > 1 and run_rule(rule, sessions[0]).status is not Status.PASS:
         del sessions[0]
-    found = [_with_fault(rule, each, sessions) for each in planted]
-    proofs = tuple(Proof(each.text, own.status is Status.FAIL) for each, own in zip(planted, found, strict=True))
-    if any(each.detected for each in proofs):
-        return proofs, "", False
-    pairs = zip(planted, found, strict=True)
+    for each in sessions:  # as it is, only where smaller settings prove nothing
+        found = [run_rule(rule, replace(each, adapter=fault.plant(each.adapter))) for fault in planted]
+        pairs = list(zip(planted, found, strict=True))
+        proofs = tuple(Proof(fault.text, own.status is Status.FAIL) for fault, own in pairs)
+        if any(proof.detected for proof in proofs):
+            return proofs, "", False
     broken = [f"{each.text}: {own.seen}" for each, own in pairs if own.status is Status.ERROR]
     if broken:
         return proofs, f"a fault could not be planted: {broken[0]}", True
     missed = f"the check detected none of {len(proofs)} faults" if proofs else "the check has no fault to plant"
     return proofs, missed, False
-
-
-def _with_fault(rule: Rule, fault: GenericFault, sessions: Sequence[SubjectSession]) -> CheckFinding:
-    """What a rule finds in the first subject in which it detects a fault, or in the last."""
-    for each in sessions:
-        found = run_rule(rule, replace(each, adapter=fault.plant(each.adapter)))
-        if found.status is Status.FAIL:
-            break
-    return found
 
 
 def installed_modules() -> set[str]:

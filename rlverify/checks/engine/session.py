@@ -102,11 +102,13 @@ class Known:
 
     :param wholes: training without an interruption, with the adapter that trained and the steps of its pieces
     :param start: a model at the interruption; None if each process trains one of its own
+    :param fresh: a model that nothing was done with, and the global generators after it was made; None once it is used
     """
 
     spans: tuple[int, int] | None = None
     wholes: list[tuple[Adapter, tuple[int, ...], Trained]] = field(default_factory=list)
     start: Start | None = None
+    fresh: tuple[Any, dict[str, Any]] | None = None
 
 
 @dataclass
@@ -147,7 +149,11 @@ class SubjectSession:
         return found
 
     def make(self) -> Any:
-        """A fresh model; to be called inside of `run`."""
+        """A fresh model: the shared one, if this process has not used it; to be called inside of `run`."""
+        if self.known.fresh is not None:
+            (model, generators), self.known.fresh = self.known.fresh, None
+            set_global_state(generators)
+            return model
         seed_globals(SEED)
         return self.factory()
 
@@ -205,22 +211,23 @@ class SubjectSession:
 
     def alone(self) -> SubjectSession:
         """The same session, but each of its processes trains a model of its own."""
-        return replace(self, known=replace(self.known, start=None))
+        return replace(self, known=replace(self.known, start=None, fresh=None))
 
     def gave_up_start(self) -> bool:
         """Whether there was a shared model; from now on, each process trains one of its own."""
         if self._own_start() is None:
             return False
-        self.known.start = None
+        self.known.start = self.known.fresh = None
         self.known.wholes.clear()
         return True
 
     def train_start(self) -> None:
-        """Train the model of which the processes of actions get a copy, in this process."""
+        """Make the models of which the processes of actions get copies, one trained and one fresh, in this process."""
         model = self.make()
         self.known.spans = self.adapter.steps(model), self.adapter.steps_after(model)
         trace = self.learn(model, self.steps)
         self.known.start = Start(model, self.adapter, self.steps, trace, global_state())
+        self.known.fresh = self.make(), global_state()
 
     def supports(self, method: str) -> bool:
         """Whether the adapter overrides a method, which says that it can do what the method is for."""

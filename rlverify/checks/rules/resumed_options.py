@@ -138,6 +138,10 @@ def _evaluate(inner: Adapter, model: Any, *_: Any) -> None:
         module.eval()
 
 
+class _Seen(BaseException):
+    """Every optimizer has made a step."""
+
+
 @rule(
     "resume",
     "high",
@@ -157,15 +161,19 @@ def modules_continue(session: SubjectSession) -> CheckFinding:
 
     def at_update(model: Any) -> dict[str, str]:
         noted: dict[str, str] = {}
-
-        modules = session.adapter.modules(model)
+        modules, optimizers = session.adapter.modules(model), numbered_optimizers(session.adapter.optimizers(model))
+        waiting = set(optimizers)
 
         def note(optimizer: str, _own: Any) -> None:
-            if not any(each.startswith(f"{optimizer}: ") for each in noted):
+            if optimizer in waiting:
+                waiting.remove(optimizer)
                 noted.update({f"{optimizer}: {name}": text for name, text in flags(modules, model).items()})
+            if not waiting:
+                raise _Seen  # the rest of the training shows nothing more
 
-        before_each_step(numbered_optimizers(session.adapter.optimizers(model)), note)
-        session.learn(model, session.steps_after)
+        before_each_step(optimizers, note)
+        with suppress(_Seen):
+            session.learn(model, session.steps_after)
         return noted
 
     before, now = session.saved_and_loaded(at_update)

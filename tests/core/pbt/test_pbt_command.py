@@ -14,8 +14,9 @@ from gymnasium.envs.registration import EnvSpec
 from rich.console import Console
 
 from rlcore import LineageEvent, Population, ancestors, read_lineage
+from rlcore.checkpoint.container import locked
 from rlcore.pbt.__main__ import parsed_range, run, watch
-from rlcore.pbt.population import LINEAGE_FILE, STATE_FILE, append_lineage, locked
+from rlcore.pbt.population import LINEAGE_FILE, STATE_FILE, append_lineage
 from tests.support.environments import Custom
 from tests.support.population_run import build
 
@@ -145,7 +146,7 @@ def test_it_shows_all_that_state_and_lineage_say_and_needs_no_other_file(trained
     # A process that was killed leaves an event that is not committed.
     append_lineage(lineage, lineage.stat().st_size, [LineageEvent("exploit", 0, 99, 1, {}, {}, 2, 99)])
     before = {path: path.read_bytes() for path in folder.iterdir()}
-    with locked(folder):
+    with locked(folder / "lock"):
         text = text_of(folder)
     assert {path: path.read_bytes() for path in folder.iterdir() if path.name != "lock"} == before
     rows, ranked = rows_of(text), trained.scheduler.ranked()

@@ -23,6 +23,7 @@ from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.utils import LinearSchedule, set_random_seed
 
 from rlcore import DistributionalPPO, NonFiniteError, PopulationMember, ResumeWarning
+from rlcore.errors import CheckpointError
 from rlcore.pbt import PBTConfig
 from rlcore.pbt.population import LineageEvent, Population, ancestors, append_lineage, member_seed, read_lineage
 from rlcore.pbt.turns import OwnGenerators, TurnwiseTraining
@@ -316,6 +317,21 @@ def test_what_is_appended_and_not_cut_off_is_read_back(tmp_path: Path) -> None:
     assert read_lineage(path, size) == [start(0), start(1)]
     path.write_bytes(path.read_bytes()[:-7])
     assert read_lineage(path) == [start(0), start(1)]
+
+
+@pytest.mark.parametrize(
+    "line", ["[" * 100_000, '{"event": 1, "of": 2}', "5", "\xff"], ids=["deep", "other", "5", "no text"]
+)
+def test_a_damaged_lineage_is_one_error_with_its_path(line: str, tmp_path: Path) -> None:
+    (tmp_path / "lineage.jsonl").write_text(f"{line}\n", encoding="latin-1")
+    with pytest.raises(CheckpointError, match=r"lineage.jsonl: has a line that is no event"):
+        read_lineage(tmp_path)
+
+
+def test_a_lineage_that_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "lineage.jsonl")
+    with pytest.raises(CheckpointError, match="is not a regular file"):
+        read_lineage(tmp_path)
 
 
 def test_ancestors_follow_the_copies_back_to_the_start() -> None:

@@ -63,7 +63,9 @@ def test_a_loaded_model_is_the_saved_one(case: Case, tmp_path: Path) -> None:
     save_exact(model, tmp_path / "file.zip")
     expected = finished(model)
 
-    assert differences(expected, finished(load_exact(tmp_path / "file.zip", case.envs()))) == []
+    assert (
+        differences(expected, finished(load_exact(tmp_path / "file.zip", case.envs(), algorithm=case.algorithm))) == []
+    )
 
 
 @pytest.mark.slow

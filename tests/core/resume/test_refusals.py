@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,16 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from stable_baselines3 import A2C, PPO, SAC
+from sb3_contrib import ARS
+from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.noise import ActionNoise
 from stable_baselines3.common.torch_layers import FlattenExtractor
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecFrameStack, VecNormalize
+from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv, VecEnvWrapper, VecNormalize
 from stable_baselines3.her import HerReplayBuffer
 
 from rlcore import DistributionalPPO, ResumableEnv, save_checkpoint
@@ -31,7 +34,7 @@ from rlcore.errors import (
 from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact, save_exact
 from rlcore.state.training import capture_generators
 from tests.support.environments import bits_of_state, make_vec
-from tests.support.exact_runs import StopAt, differences, finished
+from tests.support.exact_runs import Curious, StopAt, differences, finished, pickled
 from tests.support.training import make_model
 
 
@@ -50,8 +53,56 @@ def sac(env: Any = None, **settings: Any) -> SAC:
     return SAC(policy, env, **{**net(), "buffer_size": 40, "learning_starts": 4, "batch_size": 4, **settings})
 
 
-class OwnPPO(PPO):
-    """A subclass may keep more."""
+class Counting(PPO):
+    """Keeps a number that no file has."""
+
+    count = 0
+
+    def train(self) -> None:
+        self.count += 1
+        super().train()
+
+
+class Takes(PPO):
+    """Its constructor takes what it does not keep."""
+
+    def __init__(self, *arguments: Any, width: int = 3, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.double = 2 * width
+
+
+class Predicts(PPO):
+    """Has a network that no file has."""
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self.predictor = torch.nn.Linear(2, 1)
+
+
+class Extractor(FlattenExtractor):
+    """Keeps what is in no state dictionary."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__(space)
+        self.calls = 0
+        self.generator = np.random.default_rng(0)
+        self.mean = torch.zeros(2)
+        self.register_buffer("last", torch.zeros(2), persistent=False)
+
+
+def changed(change: Callable[[Any], object]) -> Callable[[], Any]:
+    """A model to whose policy something was done after it was built."""
+
+    def make() -> PPO:
+        model = ppo(policy_kwargs={"net_arch": [4], "features_extractor_class": Extractor})
+        change(model.policy)
+        return model
+
+    return make
+
+
+def trained(kind: type[PPO]) -> Callable[[], Any]:
+    return lambda: kind("MlpPolicy", make_vec(), **net()).learn(8)
 
 
 class OwnBuffer(ReplayBuffer):
@@ -65,21 +116,14 @@ class Silence(ActionNoise):
         return np.zeros(1)
 
 
-class Goals(gym.Env[Any, Any]):
-    """The least that HerReplayBuffer takes."""
+class Tripled(VecEnvWrapper):
+    """A wrapper that no part of a file is of."""
 
-    _part = spaces.Box(-1, 1, (1,), np.float32)
-    observation_space = spaces.Dict(observation=_part, achieved_goal=_part, desired_goal=_part)
-    action_space = spaces.Box(-1, 1, (1,), np.float32)
+    def reset(self) -> Any:
+        return self.venv.reset()
 
-    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:  # noqa: ARG002
-        return -np.abs(achieved_goal - desired_goal).sum(-1)
-
-    def get_state(self) -> dict[str, Any]:
-        return {}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        pass
+    def step_wait(self) -> Any:
+        return self.venv.step_wait()
 
 
 class Compiled(torch.nn.Module):
@@ -102,20 +146,73 @@ def with_policy() -> Any:
     return model
 
 
-def her() -> Any:
-    return sac(DummyVecEnv([Goals]), replay_buffer_class=HerReplayBuffer)
-
-
 UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
-    "a subclass": (lambda: OwnPPO("MlpPolicy", make_vec(), **net()), "OwnPPO may keep more"),
+    "a number of a subclass": (trained(Counting), "count is 1, .* missing; .* or name it in Counting.extra_state"),
+    "a network of a subclass": (
+        trained(Predicts),
+        "predictor.weight is a Parameter .* in Predicts.extra_state",
+    ),
+    "an argument of a subclass": (trained(Takes), "the constructor of Takes takes width, and there is no attribute"),
+    "another algorithm": (lambda: ARS("MlpPolicy", make_vec(), **net()), "ARS derives from none"),
+    "an activation": (
+        changed(lambda policy: setattr(policy.mlp_extractor.policy_net, "1", torch.nn.ReLU())),
+        "policy.mlp_extractor.policy_net.1 is a ReLU, .* a Tanh",
+    ),
+    "a layer more": (
+        changed(lambda policy: policy.mlp_extractor.policy_net.append(torch.nn.Tanh())),
+        "policy.mlp_extractor.policy_net is the modules, 0, 1, 2, .* the modules, 0, 1",
+    ),
+    "a hook of a module": (
+        changed(lambda policy: policy.register_forward_hook(print)),
+        "policy._forward_hooks is print, .* none",
+    ),
+    "a hook of a parameter": (
+        changed(lambda policy: policy.action_net.weight.register_hook(torch.neg)),
+        "policy.action_net.weight._backward_hooks is .*neg, .* none",
+    ),
+    "a replaced method": (
+        changed(lambda policy: setattr(policy, "forward", policy.forward)),
+        "policy.forward is a method, .* missing",
+    ),
+    "a number of a module": (
+        changed(lambda policy: setattr(policy.features_extractor, "calls", 3)),
+        "policy.features_extractor.calls is 3, .* 0; let the constructor",
+    ),
+    "a generator of a module": (
+        changed(lambda policy: policy.features_extractor.generator.random()),
+        "policy.features_extractor.generator.state",
+    ),
+    "a tensor that is no buffer": (
+        changed(lambda policy: policy.features_extractor.mean.add_(1)),
+        "policy.features_extractor.mean is a Tensor",
+    ),
+    "a buffer that is not saved": (
+        changed(lambda policy: policy.features_extractor.last.add_(1)),
+        "policy.features_extractor.last is a Tensor",
+    ),
+    "an option of an optimizer": (
+        changed(lambda policy: policy.optimizer.param_groups[0].update(eps=1e-3)),
+        r"policy.optimizer.param_groups\[0\]\['eps'\] is 0.001, .* 1e-05",
+    ),
+    "a group of an optimizer": (
+        changed(lambda policy: policy.optimizer.add_param_group({"params": [torch.zeros(1, requires_grad=True)]})),
+        r"policy.optimizer is groups of \[.*, 1\] parameters",
+    ),
+    "info dicts of HER": (
+        lambda: sac(
+            make_vec_env(partial(BitFlippingEnv, 3, True), wrapper_class=pickled),
+            replay_buffer_class=HerReplayBuffer,
+            replay_buffer_kwargs={"copy_info_dict": True},
+        ),
+        "keeps info dicts",
+    ),
     "DistributionalPPO": (lambda: make_model(make_vec_env("CartPole-v1")), "ResumableEnv is not its outermost wrapper"),
-    "an optimizer": (with_optimizer, "policy.optimizer is a SGD, and .* is Adam"),
+    "an optimizer": (with_optimizer, "policy.optimizer is a SGD, and .* a Adam"),
     "a compiled policy": (with_policy, "the policy is a Compiled"),
     "a replay buffer": (lambda: sac(replay_buffer_class=OwnBuffer), "the buffer OwnBuffer may keep more"),
-    "HER": (her, "HerReplayBuffer may keep more"),
     "action noise": (lambda: sac(action_noise=Silence()), "the action noise Silence cannot give its state"),
     "an environment": (lambda: ppo(make_vec_env("CartPole-v1")), "ResumableEnv is not its outermost wrapper; give"),
-    "a wrapper": (lambda: ppo(VecFrameStack(make_vec(), 2)), "VecFrameStack cannot give its state"),
+    "a wrapper": (lambda: ppo(Tripled(make_vec())), "Tripled cannot give its state"),
     "no environment": (lambda: PPO.load(saved_by_sb3()), "the model has no environment"),
 }
 
@@ -140,6 +237,16 @@ def test_what_cannot_be_saved_is_named_and_nothing_is_written(
 
     assert "was not written, as training could not continue exactly" in str(refusal.value)
     assert not path.parent.exists()
+
+
+def test_a_subclass_is_loaded_by_its_own_class_alone(tmp_path: Path) -> None:
+    save_exact(Curious("MlpPolicy", make_vec(), **net()), tmp_path / "own.zip")
+    save_exact(DDPG("MlpPolicy", make_vec("Pendulum-v1"), **net()), tmp_path / "ddpg.zip")
+
+    assert isinstance(load_exact(tmp_path / "ddpg.zip", make_vec("Pendulum-v1"), algorithm=DDPG), DDPG)
+    for algorithm in (None, PPO, Counting):
+        with pytest.raises(CheckpointError, match=r"is of 'PPO:Curious', and algorithm=.*; give its class"):
+            load_exact(tmp_path / "own.zip", make_vec(), algorithm=algorithm)
 
 
 class SaveInTheMiddle(BaseCallback):
@@ -275,7 +382,72 @@ def test_a_field_of_another_kind_is_refused(field: str, value: Any, message: str
         load_exact(tmp_path / "changed.zip", make_vec())
 
 
-class Extractor(FlattenExtractor):
+def _weights(content: Any) -> dict[str, Any]:
+    return content["state"]["learnt"]["state_dicts"]["policy"]  # type: ignore[no-any-return]
+
+
+def _options(content: Any) -> dict[str, Any]:
+    return content["state"]["learnt"]["state_dicts"]["policy.optimizer"]["param_groups"][0]  # type: ignore[no-any-return]
+
+
+def _rows(content: Any) -> dict[str, torch.Tensor]:
+    return content["state"]["replay_buffer"]["arrays"]  # type: ignore[no-any-return]
+
+
+def _kwargs(content: Any) -> dict[str, Any]:
+    return content["settings"]["policy_kwargs"]  # type: ignore[no-any-return]
+
+
+HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
+    "a weight that is NaN": ("ppo", lambda c: _weights(c)["action_net.weight"].fill_(np.nan), "holds NaN"),
+    "another moment": ("ppo", lambda c: c["state"]["learnt"]["state_dicts"]["policy.optimizer"].pop("state"), "state"),
+    "gamma": ("ppo", lambda c: c["settings"].update(gamma=np.nan), "gamma must be a number from 0.0 to 1.0"),
+    "a rate below 0": ("ppo", lambda c: c["settings"].update(learning_rate=-1.0), "learning_rate must be a number of"),
+    "ascent": ("ppo", lambda c: _kwargs(c).update(optimizer_kwargs={"maximize": True}), "asks for gradient ascent"),
+    "many layers": ("ppo", lambda c: _kwargs(c).update(net_arch=[1] * 1000), "no policy of the 1000 layers"),
+    "many critics": ("sac", lambda c: _kwargs(c).update(n_critics=10**9), "no policy of the 1000000000 layers"),
+    "wide layers": ("ppo", lambda c: _kwargs(c).update(net_arch=[10**6, 10**6]), "policy does not fit"),
+    "a frozen name": ("ppo", lambda c: c["state"]["progress"].update(frozen=["x"]), "frozen.*names of parameters"),
+    "an action": ("dqn", lambda c: _rows(c)["actions"].fill_(1000), "actions.*holds other values than Discrete"),
+    "an observation": ("sac", lambda c: _rows(c)["observations"].fill_(np.inf), "observations.*NaN or infinity"),
+    "a reward": ("sac", lambda c: _rows(c)["rewards"].fill_(np.nan), "rewards.*holds NaN"),
+}
+
+
+@pytest.fixture(scope="module")
+def files(saved: Path) -> dict[str, Path]:
+    dqn = DQN("MlpPolicy", make_vec(), **net(), buffer_size=40, learning_starts=4)
+    for name, model in {"sac": sac(), "dqn": dqn}.items():
+        save_exact(model.learn(16), saved.with_name(name))
+    return {name: saved.with_name(f"{name}.zip") for name in ("ppo", "sac", "dqn")}
+
+
+@pytest.mark.parametrize(("name", "change", "message"), HOSTILE.values(), ids=HOSTILE)
+def test_what_a_hostile_file_says_is_refused_before_it_takes_memory(
+    name: str, change: Callable[[Any], object], message: str, files: dict[str, Path], tmp_path: Path
+) -> None:
+    content = load_container(files[name])
+    change(content)
+    save_container(tmp_path / "hostile.zip", content)
+
+    with pytest.raises(CheckpointError, match=message):
+        load_exact(tmp_path / "hostile.zip", make_vec("Pendulum-v1" if name == "sac" else "CartPole-v1"))
+
+
+def test_options_of_an_optimizer_and_paths_come_from_the_caller(saved: Path, tmp_path: Path) -> None:
+    content = load_container(saved)
+    _options(content).update(maximize=True, eps=1.0)
+    content["settings"]["tensorboard_log"] = "/somewhere"
+    save_container(tmp_path / "changed.zip", content)
+
+    model: Any = load_exact(tmp_path / "changed.zip", make_vec())
+    assert (model.policy.optimizer.param_groups[0]["maximize"], model.tensorboard_log) == (False, None)
+    assert model.policy.optimizer.param_groups[0]["eps"] == 1e-5
+    given = {"tensorboard_log": str(tmp_path)}
+    assert load_exact(tmp_path / "changed.zip", make_vec(), custom_objects=given).tensorboard_log == str(tmp_path)
+
+
+class OwnExtractor(FlattenExtractor):
     """A class that no file can hold."""
 
 
@@ -284,14 +456,14 @@ def test_what_no_file_holds_is_given_at_load(tmp_path: Path) -> None:
         return 1e-3 * remaining
 
     def build() -> PPO:
-        kwargs = {"net_arch": [4], "features_extractor_class": Extractor}
+        kwargs = {"net_arch": [4], "features_extractor_class": OwnExtractor}
         return ppo(learning_rate=falling, policy_kwargs=kwargs)
 
     expected = finished(build().learn(64))
     build().learn(64, callback=[SaveExactly(tmp_path, every=1), StopAt(40)])
     path = newest_exact(tmp_path)
     assert path is not None
-    objects = {"learning_rate": falling, "policy_kwargs.features_extractor_class": Extractor}
+    objects = {"learning_rate": falling, "policy_kwargs.features_extractor_class": OwnExtractor}
 
     with pytest.raises(CheckpointError, match=r"custom_objects=\{'learning_rate': \.\.\.\}"):
         load_exact(path, make_vec())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -186,6 +188,72 @@ def test_files_of_another_run_are_not_mixed_up(tmp_path: Path) -> None:
     assert model.num_timesteps == 0
     model.learn(32, callback=SaveExactly(tmp_path, every=16, name="second"))
     assert saved_steps(tmp_path, "second") == [16, 32]
+
+
+def test_a_file_that_is_damaged_or_has_another_name_is_passed_over(tmp_path: Path) -> None:
+    ppo().learn(32, callback=SaveExactly(tmp_path, every=16))
+    for name in ("exact_048.zip", "exact_\N{FULLWIDTH DIGIT NINE}9.zip"):
+        shutil.copy(tmp_path / "exact_32.zip", tmp_path / name)
+    (tmp_path / "exact_64.zip").mkdir()
+    assert newest_exact(tmp_path) == tmp_path / "exact_32.zip"
+
+    os.truncate(tmp_path / "exact_32.zip", 1000)
+    assert newest_exact(tmp_path) == tmp_path / "exact_16.zip"
+
+
+HOLDS = """
+import sys
+from pathlib import Path
+from rlcore.checkpoint.container import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def holding(lock: Path) -> subprocess.Popen[str]:
+    """A process that saves under a name."""
+    command = [sys.executable, "-c", HOLDS, str(lock)]
+    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
+    return other
+
+
+def test_two_processes_never_save_under_one_name(tmp_path: Path) -> None:
+    with holding(tmp_path / ".exact.lock") as other:
+        with pytest.raises(CheckpointError, match="another process is training in it; wait for it"):
+            ppo().learn(32, callback=SaveExactly(tmp_path, every=16))
+        ppo().learn(32, callback=SaveExactly(tmp_path, every=16, name="second"))
+        other.kill()
+
+    ppo().learn(32, callback=SaveExactly(tmp_path, every=16))
+    assert (saved_steps(tmp_path, "exact"), saved_steps(tmp_path, "second")) == ([16, 32], [16, 32])
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+
+
+def test_a_process_that_begins_to_save_meanwhile_ends_the_other_at_its_first_file(tmp_path: Path) -> None:
+    others: list[subprocess.Popen[str]] = []
+    begin = Call(4, lambda: others.append(holding(tmp_path / ".exact.lock")))
+    with pytest.raises(CheckpointError, match="another process is training in it"):
+        ppo().learn(32, callback=[SaveExactly(tmp_path, every=16), begin])
+    others[0].communicate()
+    assert saved_steps(tmp_path, "exact") == []
+
+
+def test_a_callback_whose_training_failed_holds_no_other_up(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    failed, handlers = SaveExactly(tmp_path, every=16), [(each, signal.getsignal(each)) for each in SIGNALS]
+    with pytest.raises(ZeroDivisionError):
+        ppo().learn(64, callback=[failed, Call(40, fail)])
+    path = newest_exact(tmp_path)
+    assert path is not None
+    continue_learning(load_exact(path, make_vec()), SaveExactly(tmp_path, every=16))
+    assert saved_steps(tmp_path, "exact") == [48, 64]
+    for each in handlers:
+        signal.signal(*each)
 
 
 def test_it_is_no_child_of_another_callback(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,12 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "script"
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Script]:
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Script]]:
     monkeypatch.syspath_prepend(str(EXAMPLE))
-    monkeypatch.delitem(sys.modules, "ppo", raising=False)
     import ppo  # type: ignore[import-not-found,unused-ignore]
 
-    made: Callable[[], Script] = ppo.script
-    return made
+    yield ppo.script
+    del sys.modules["ppo"]  # another example has a module of this name
 
 
 def test_every_check_is_decided_and_shows_what_the_script_leaves_out(script: Callable[[], Script]) -> None:

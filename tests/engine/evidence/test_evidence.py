@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -195,6 +196,10 @@ def test_a_folder_is_loaded_whole(evidence: Evidence, tmp_path: Path) -> None:
     assert load_folder(tmp_path) == {"TOY-01": evidence}
     (tmp_path / "TOY-02.json").write_bytes(b"\xff")
     with pytest.raises(EvidenceError, match=r"TOY-02\.json: cannot be read"):
+        load_folder(tmp_path)
+    (tmp_path / "TOY-02.json").unlink()
+    os.mkfifo(tmp_path / "TOY-02.json")
+    with pytest.raises(EvidenceError, match=r"TOY-02\.json: is no regular file"):
         load_folder(tmp_path)
     for folder in (tmp_path / "TOY-01.json", tmp_path / "TOY-01.json" / "evidence"):
         with pytest.raises(EvidenceError, match=r"^evidence .*TOY-01\.json: is no folder, "):

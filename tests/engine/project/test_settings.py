@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 
@@ -109,6 +110,10 @@ def test_without_settings_the_error_says_what_to_do(tmp_path: Path) -> None:
     assert (caught.value.path, caught.value.key) == (tmp_path, "")
     with pytest.raises(SettingsError, match="cannot be read"):
         load_settings(tmp_path)
+    os.mkfifo(tmp_path / "pyproject.toml")
+    with pytest.raises(SettingsError, match="is no regular file"):
+        load_settings(tmp_path)
+    (tmp_path / "pyproject.toml").unlink()
     (tmp_path / "pyproject.toml").touch()
     with pytest.raises(SettingsError) as caught:
         load_settings(tmp_path)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rlverify.pickles import bounded_reading
 from rlverify.records.errors import UsageError
 from rlverify.scan import scan
 from rlverify.scan.scanning import SKIPPED_FOLDERS, files_of
@@ -135,3 +136,23 @@ def test_paths_are_reported_as_they_were_given(tmp_path: Path, monkeypatch: pyte
     assert [each.path for each in scan(["a"])] == ["a/x.py"]
     assert [path.as_posix() for path in files_of(["."])] == ["a/x.py"]
     assert scan([]) == ()
+
+
+def test_what_takes_too_long_is_one_finding_next_to_what_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = b"\x80\x04" + b"N0" * 2_000_000 + b"."
+    with zipfile.ZipFile(tmp_path / "many.zip", "w") as archive:
+        archive.writestr("a.pkl", HOSTILE)
+        for number in range(50):
+            archive.writestr(f"{number}.pkl", slow)
+    (tmp_path / "one.pkl").write_bytes(HOSTILE + slow)
+    monkeypatch.setattr(bounded_reading, "MAX_SECONDS", 0.3)
+
+    found = scan([tmp_path / "many.zip", tmp_path / "one.pkl"])
+
+    assert [(each.rule, each.field) for each in found[:1]] == [("pickle-dangerous-import", "a.pkl")]
+    assert found[-1].rule == "pickle-dangerous-import"
+    limits = [each for each in found if each.rule == "scan-limit"]
+    assert 1 <= len(limits) <= 2
+    assert all(each.message.startswith("takes more than 0.3 s") for each in limits)

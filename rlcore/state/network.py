@@ -1,0 +1,57 @@
+"""Compares the network that settings ask for with saved weights, before it takes memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from rlcore.checkpoint.container import unusable
+from rlcore.errors import StateError
+from rlcore.state.tree import Rule, fit
+
+_COUNTS = ("n_lstm_layers", "n_critics")
+"""Of layers and heads, by which the number of modules grows."""
+
+
+class _Staying(TorchFunctionMode):
+    """Leaves tensors where they are: those of the device ``meta`` cannot be moved to another, and have no truth."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.__bool__:
+            return True
+        return args[0] if func is Tensor.to else func(*args, **(kwargs or {}))
+
+
+def require_network(
+    settings: Mapping[str, Any],
+    weights: object,
+    build: Callable[[], nn.Module],
+    rules: Mapping[str, Rule] | None = None,
+) -> None:
+    """Build the network without memory for its tensors, and compare it with saved weights.
+
+    :param settings: of the model, with ``policy_kwargs`` among them
+    :param weights: the saved state dict of the policy
+    :param build: builds the network
+    :param rules: of single weights, as for :func:`rlcore.state.tree.fit`
+    :raises StateError: names, shapes or numbers do not fit
+    """
+    network = settings.get("policy_kwargs") or {}
+    widths = network.get("net_arch") or ()
+    depths = [len(part) for part in (widths.values() if isinstance(widths, Mapping) else [widths])]
+    layers = max([*(own.get(name) or 1 for name in _COUNTS for own in (network, settings)), *depths])
+    if not isinstance(weights, dict) or layers > len(weights):
+        raise StateError(f"holds no policy of the {layers} layers that policy_kwargs ask for")
+    try:
+        with torch.device("meta"), _Staying(), unusable("the network of policy_kwargs, n_quantiles and num_atoms"):
+            expected: dict[str, Tensor] = build().state_dict()
+    except StateError:
+        classes = [each for each in (settings.get("policy_class"), *network.values()) if isinstance(each, type)]
+        if all(each.__module__.startswith(("rlcore.", "stable_", "sb3_", "torch.")) for each in classes):
+            raise
+        return  # a class of the user's own that needs real tensors: the weights are compared once it is built
+    fit(weights, expected, "policy", rules or {})
