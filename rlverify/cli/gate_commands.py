@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -15,15 +15,17 @@ from rlverify.cli import options, run_options, tables
 from rlverify.cli.console import ProgressLine, complain, mention, show
 from rlverify.evidence.files import alone_in
 from rlverify.gating.audit import audit
+from rlverify.gating.committed_evidence import unsupported_date
 from rlverify.gating.fallen import outcome_of_audit
 from rlverify.gating.git_base import Base, UnknownChangesError, find_base, known_base
+from rlverify.gating.weakening import weakened_by
 from rlverify.kill_matrix.committed import committed_problems, undetected, unwritten
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import run_changed
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths, suites_alone
 from rlverify.records.errors import BrokenCodeError, UsageError
-from rlverify.records.problems import CLAIM_FELL, Problem, few, outcome_of
+from rlverify.records.problems import CLAIM_FELL, HARNESS_FAILED, Problem, Weakening, few, outcome_of
 from rlverify.reporting.formats import RUN_FORMATS, as_object
 from rlverify.reporting.outcome import Outcome, lines_of
 from rlverify.running.executors import Executor, in_threads
@@ -72,6 +74,7 @@ def gate(
     patterns: options.Patterns = None,
     areas: options.Areas = None,
     base: options.Revision = None,
+    no_weakening: options.NoWeakening = False,
     fail_fast: options.FailFast = False,
     level: options.LevelOption = "quick",
     junit: run_options.JUnitFile = None,
@@ -105,8 +108,20 @@ def gate(
         result = _with_catalogue_and_tests(project, paths, result, chosen, since, executor)
         if project.settings.suites and chosen is None:
             result = _with_suites(project, result)
+        weakened = weakened_by(project, paths, since, result.records) if since is not None else ()
+        result = replace(result, weakened=weakened)
+        if no_weakening:
+            result = replace(result, problems=(*result.problems, *_not_allowed(since, weakened)))
         outcome = outcome_of_audit(project, result, _repeated(result), since, executor)
     _answer(outcome, files)
+
+
+def _not_allowed(since: Base | None, weakened: Sequence[Weakening]) -> list[Problem]:
+    """What ``--no-weakening`` makes an error."""
+    if since is None:
+        return [Problem("--no-weakening", HARNESS_FAILED, "Git knows no commit to compare with; name one with --base")]
+    sentence = f"the change since {since.commit[:10]} weakens, or may weaken, what is listed"
+    return [Problem("--no-weakening", CLAIM_FELL, sentence)] * bool(weakened)
 
 
 def _gate_of_suites(root: Path, names: tuple[str, ...], files: Mapping[str, Path], executor: Executor) -> int:
@@ -159,6 +174,7 @@ def _with_catalogue_and_tests(
     found = [*_incomplete(matrix_plan), *committed_problems(matrix_plan, paths)]
     if chosen is not None:
         found = [problem for problem in found if problem.subject in chosen]
+    found += unsupported_date(project, paths)
     notes = result.notes
     if since is not None and not (result.problems or found):  # else the tests fail for the same reason
         with alone_in(paths.working, complain):

@@ -64,6 +64,9 @@ Revision = Annotated[
     ),
 ]
 Areas = Annotated[list[str] | None, typer.Option("--area", metavar="AREA", help="Only claims of an area; repeatable.")]
+NoWeakening = Annotated[
+    bool, typer.Option("--no-weakening", help="Exit with 1 if the change since the base weakens something.")
+]
 FailFast = Annotated[bool, typer.Option("--fail-fast", help="Stop measuring once a claim is not as expected.")]
 
 

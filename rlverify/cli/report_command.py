@@ -20,7 +20,7 @@ from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import UsageError
-from rlverify.records.problems import exit_code_of, is_regression, outcome_of, with_advice
+from rlverify.records.problems import exit_code_of, outcome_of, with_advice
 from rlverify.reporting.formats import FORMATS, PAGE_FORMATS
 from rlverify.reporting.outcome import Outcome
 from rlverify.reporting.report_data import collect
@@ -78,7 +78,7 @@ def report(
         measured = Outcome((*records,), (*problems,))
         rendered = _rendered(text, project, paths, measured, is_all=chosen is None)
         write_texts(files or {"json": STDOUT}, dict.fromkeys(("json", "output"), rendered))
-    notes = notes_of(records, advise=not is_regression(problems))
+    notes = notes_of(records)
     if check and as_json:
         show({**outcome_of(problems), "notes": notes})
     else:

@@ -13,7 +13,7 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from rlverify.evidence.files import first_problem, sealed, text_of
+from rlverify.evidence.files import first_problem, json_of, sealed, text_of
 from rlverify.evidence.summarising import compare_figures, criterion_digest, measured_figure, span_in_words
 from rlverify.records.claims import Claim, Verdict
 from rlverify.records.errors import EvidenceError
@@ -47,8 +47,10 @@ def load_full_audit(reports: Path) -> FullAudit:
     """What the file in a folder of reports says; nothing where there is none, or it is broken."""
     path = reports / FULL_AUDIT
     try:
-        return _FILE.validate_json(text_of(path)) if path.is_file() else FullAudit()
-    except ValidationError:
+        return _FILE.validate_python(json_of(text_of(path), path)) if path.is_file() else FullAudit()
+    except EvidenceError:
+        raise
+    except ValueError:  # no JSON, or other fields
         return FullAudit()
 
 
@@ -83,13 +85,15 @@ def from_json(text: str, path: Path) -> Evidence:
     :raises EvidenceError: if it cannot be read, was edited, or holds what no measurement gives
     """
     try:
-        content = json.loads(text)
+        content = json_of(text, path)
         of_figure = {"seeds": [*range(len(content["figure"]["values"]))], "variants": []} if "figure" in content else {}
         evidence = _EVIDENCE.validate_python({**content, **of_figure})
         if (said := evidence.figure) is not None:
             figure = replace(measured_figure(said.values, said.claimed), criterion=said.criterion)
             evidence = replace(evidence, figure=figure)
         follows = json.loads(to_json(evidence))
+    except EvidenceError:
+        raise
     except ValidationError as error:
         raise EvidenceError(path, f"{first_problem(error)}; measure it again") from error
     except (ValueError, TypeError, KeyError) as error:

@@ -94,6 +94,18 @@ def text_of(path: Path) -> str:
         raise EvidenceError(path, f"cannot be read: {error}") from error
 
 
+def json_of(text: str, path: Path) -> Any:
+    """The content of a JSON text; raises EvidenceError if an object has a name twice."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise EvidenceError(path, f"has the name {twice[0]!r} twice in one object; measure it again")
+        return dict(pairs)
+
+    return json.loads(text, object_pairs_hook=unique)
+
+
 def first_problem(error: ValidationError) -> str:
     """The first thing that is wrong with the content of a file, after the field that it is wrong with."""
     first = error.errors()[0]

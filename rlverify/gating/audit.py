@@ -20,7 +20,7 @@ from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim
 from rlverify.records.measured import Run
-from rlverify.records.problems import Problem, is_regression
+from rlverify.records.problems import Problem
 from rlverify.reporting.outcome import Outcome
 from rlverify.running.executors import Executor
 from rlverify.running.paired_runs import run_figures, seconds_of_claims, seeds_of
@@ -145,7 +145,7 @@ def audit(
     again = _repeated(committed, code, [] if is_enough else [*kept.values()], base, executor, on_repeats)
     problems = [*problems_of_all(records, committed.evidence), *again.problems]
     problems += _compare_all(committed, records, complete=not others)
-    notes += notes_of(records, advise=not is_regression(problems))
+    notes += notes_of(records)
     return Outcome(
         records,
         tuple(problems),

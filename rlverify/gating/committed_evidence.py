@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -20,8 +19,8 @@ from rlverify.evidence.evidence_files import (
     to_json,
 )
 from rlverify.evidence.files import canonical_json, text_of, write_files
-from rlverify.gating.git_base import git
-from rlverify.gating.problem_rules import REMEDY
+from rlverify.gating.git_base import answer
+from rlverify.gating.problem_rules import REMEDY, REMEDY_OF_FIGURES
 from rlverify.project.code import CurrentCode, machine
 from rlverify.project.content import Project
 from rlverify.project.registry import PLOTS_FOLDER
@@ -118,16 +117,27 @@ def _can_be_committed(record: Record) -> bool:
 def full_audit_of(project: Project, code: CurrentCode, seconds: Mapping[str, float]) -> FullAudit:
     """The note that all claims are measured today."""
     today = datetime.now(UTC).date().isoformat()
-    return FullAudit(code.digest, today, code.libraries, machine(), _revision(project), seconds)
+    revision = answer(project.root, "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")
+    return FullAudit(code.digest, today, code.libraries, machine(), revision, seconds)
 
 
-def _revision(project: Project) -> str:
-    """The commit of the code, and whether it has changed since; empty without Git."""
-    try:
-        described = git(project.root, "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")
-        return described[0].strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
+def unsupported_date(project: Project, paths: ReportPaths) -> list[Problem]:
+    """The date of the full audit, if it is before its revision, or after the commit that has it."""
+    last, path = load_full_audit(paths.reports), str(paths.reports / FULL_AUDIT)
+    is_committed = not answer(project.root, "diff", "--name-only", "HEAD", "--", path)
+    revision = last.revision.removesuffix("-dirty")
+    least = _day(project, revision, "--") if revision else ""
+    most = (_day(project, "HEAD", "--", path) if is_committed else "") or datetime.now(UTC).date().isoformat()
+    if not last.date or least <= last.date <= most:
+        return []
+    sentence = f"its date is {last.date}, and no commit supports it: it can be {least or 'any day'} to {most}"
+    return [Problem(FULL_AUDIT, CLAIM_FELL, sentence, remedy=REMEDY_OF_FIGURES)]
+
+
+def _day(project: Project, *arguments: str) -> str:
+    """The day of the last commit that Git finds, in UTC; empty if it finds none."""
+    found = answer(project.root, "log", "-1", "--format=%ct", *arguments)
+    return datetime.fromtimestamp(int(found), UTC).date().isoformat() if found else ""
 
 
 def _is_evidence(path: Path) -> bool:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
+from rlverify.project.catalogue import load
+from rlverify.project.citations import Documents
 from rlverify.project.content import Project
+from rlverify.records.claims import Claim
 from rlverify.records.errors import HarnessError
 
 MAIN_BRANCHES: Final = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
@@ -43,6 +49,31 @@ class Base:
             return None
         return "\0".join(git(self.top, "show", f"{self.commit}:{name}"))
 
+    def copy(self, folder: Path, target: Path) -> Path:
+        """Write the files of a folder, as they are in that commit, into another folder, which it returns."""
+        target.mkdir()
+        changed = {path for path in self.changed if path.parent == folder.resolve()}
+        for path in {path.resolve() for path in folder.glob("*.*") if path.is_file()} - changed:
+            shutil.copyfile(path, target / path.name)
+        for path in changed:
+            if (text := self.text(path)) is not None:
+                (target / path.name).write_text(text, encoding="utf-8", errors="surrogateescape")
+        return target
+
+
+def claims_at(project: Project, base: Base) -> Mapping[str, Claim]:
+    """The claims of the catalogue as it is at the base, by id; none where the base has no catalogue.
+
+    :raises CatalogueError: if this version cannot read it
+    """
+    folders = project.catalogue_folder, project.documents_folder
+    if not {folder.resolve() for folder in folders} & {path.parent for path in base.changed}:
+        return {claim.id: claim for claim in project.claims}
+    with TemporaryDirectory() as copies:
+        catalogue, documents = (base.copy(each, Path(copies) / str(number)) for number, each in enumerate(folders))
+        found = load(catalogue, Documents.read(documents)) if any(catalogue.iterdir()) else ()
+        return {claim.id: claim for claim in found}
+
 
 def find_base(project: Project, asked: str | None) -> Base:
     """The commit to compare with.
@@ -61,23 +92,14 @@ def find_base(project: Project, asked: str | None) -> Base:
 
 
 def _default_base(top: Path) -> str:
-    try:
-        head = _commit(top, "HEAD")
-    except subprocess.CalledProcessError as error:
-        raise UnknownChangesError("the repository has no commit to compare with; commit the project first") from error
+    head = _commit(top, "HEAD")
+    if not head:
+        raise UnknownChangesError("the repository has no commit to compare with; commit the project first")
     target = os.environ.get("GITHUB_BASE_REF")
-    for branch in (*[f"origin/{target}"] * bool(target), *MAIN_BRANCHES):
-        try:
-            found = git(top, "merge-base", head, _commit(top, branch))[0].strip()
-        except subprocess.CalledProcessError:
-            continue
-        if found != head:
-            return found
-        break
-    try:
-        return _commit(top, "HEAD~1")
-    except subprocess.CalledProcessError:
-        return head
+    branches = (_commit(top, branch) for branch in (*[f"origin/{target}"] * bool(target), *MAIN_BRANCHES))
+    merged = (answer(top, "merge-base", head, branch) for branch in branches if branch)
+    found = next(filter(None, merged), head)
+    return found if found != head else _commit(top, "HEAD~1") or head
 
 
 def known_base(project: Project) -> Base | None:
@@ -89,14 +111,21 @@ def known_base(project: Project) -> Base | None:
 
 
 def _asked_commit(top: Path, revision: str) -> str:
-    try:
-        return _commit(top, revision)
-    except subprocess.CalledProcessError as error:
-        raise UnknownChangesError(f"Git knows no commit {revision!r}; correct --base, or fetch the history") from error
+    if found := _commit(top, revision):
+        return found
+    raise UnknownChangesError(f"Git knows no commit {revision!r}; correct --base, or fetch the history")
 
 
 def _commit(top: Path, revision: str) -> str:
-    return git(top, "rev-parse", "--verify", f"{revision}^{{commit}}")[0].strip()
+    return answer(top, "rev-parse", "--verify", f"{revision}^{{commit}}")
+
+
+def answer(folder: Path, *arguments: str) -> str:
+    """What a command says; empty without Git, or if it fails."""
+    try:
+        return "".join(git(folder, *arguments)).strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def git(folder: Path, *arguments: str) -> list[str]:

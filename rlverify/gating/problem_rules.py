@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rlverify.evidence.evidence_files import compare
+from rlverify.evidence.summarising import span_in_words
 from rlverify.project.planting import PIN_ADVICE
 from rlverify.records.claims import Claim, Verdict
 from rlverify.records.measured import Evidence
 from rlverify.records.problems import CLAIM_FELL, HARNESS_FAILED, Problem, ProblemKind, few
+from rlverify.verdicts.statistics import place_of
 from rlverify.verdicts.verdict import NOT_MEASURED, Record, decide_variant, healthy_outcome, judge
 
 REMEDY = "run `rlverify audit --update`"
@@ -33,17 +35,12 @@ def problems_of_all(records: Sequence[Record], committed: Mapping[str, Evidence]
     return problems
 
 
-def notes_of(records: Sequence[Record], *, advise: bool = True) -> list[str]:
+def notes_of(records: Sequence[Record]) -> list[str]:
     """What is to be told of figures that makes no audit fail, a line each."""
-    stale = [record.claim.id for record in records if record.claim.figure is not None and record.misfits]
     undecided = _undecided_figures(records)
-    notes = []
-    if stale:
-        remedy = f"; {REMEDY_OF_FIGURES}" if advise else ""
-        notes.append(f"{', '.join(stale)}: STALE, measured for other settings of the claim{remedy}")
-    if 0 < len(undecided) <= UNDECIDED_FIGURES:
-        notes.append(f"{', '.join(undecided)}: UNDECIDED, which is allowed for at most {UNDECIDED_FIGURES} figures")
-    return notes
+    allowed = 0 < len(undecided) <= UNDECIDED_FIGURES
+    words = f"{', '.join(undecided)}: UNDECIDED, which is allowed for at most {UNDECIDED_FIGURES} figures"
+    return [words] if allowed else []
 
 
 def _undecided_figures(records: Sequence[Record]) -> list[str]:
@@ -60,19 +57,20 @@ def _undecided_figures(records: Sequence[Record]) -> list[str]:
 def problems_of(record: Record, committed: Evidence | None = None) -> list[Problem]:
     """Where a record is not what the catalogue expects; each of its conditions is a record of its own.
 
-    Of a figure, stale evidence and an interval that decides nothing are none: measuring them all takes an hour, and
-    some may stay undecided (see `notes_of` and `problems_of_all`).
+    An interval of a figure that decides nothing is none: some may stay undecided (see `notes_of` and
+    `problems_of_all`).
     """
     claim, verdict, grade = record.claim, record.measured_verdict, record.measured_fix_grade
     if record.evidence is None or verdict is None:
         return [Problem(claim.id, CLAIM_FELL, "has no evidence", "stale", remedy_of(claim))]
-    if claim.figure is not None and verdict in (Verdict.STALE, Verdict.UNDECIDED):
-        return []
     if record.misfits:
-        return [Problem(claim.id, CLAIM_FELL, f"{verdict.value}, {'; '.join(record.misfits)}", "stale", REMEDY)]
+        sentence = f"{verdict.value}, {'; '.join(record.misfits)}"
+        return [Problem(claim.id, CLAIM_FELL, sentence, "stale", remedy_of(claim))]
+    if claim.figure is not None and verdict is Verdict.UNDECIDED:
+        return []
     if verdict in NOT_MEASURED:
         return [_not_measured(claim, record.evidence, verdict, committed)]
-    problems = []
+    problems = _of_tolerance(claim, record.evidence)
     if verdict is not claim.expected_verdict:
         kind: ProblemKind = "healthy" if healthy_outcome(record.evidence) == "violated" else "verdict"
         sentence = f"{verdict.value}, expected {claim.expected_verdict.value}{reason(record.evidence, verdict)}"
@@ -81,6 +79,19 @@ def problems_of(record: Record, committed: Evidence | None = None) -> list[Probl
         told, expected = (each.value if each else "no grade" for each in (grade, claim.expected_fix_grade))
         problems.append(Problem(claim.id, CLAIM_FELL, f"fix {told}, expected {expected}", "grade"))
     return problems
+
+
+def _of_tolerance(claim: Claim, evidence: Evidence) -> list[Problem]:
+    """Where a repeated measurement may differ by so much that the verdict would be another one."""
+    figure, measured = claim.figure, evidence.figure
+    if figure is None or measured is None:
+        return []
+    moved = measured.low - figure.tolerance, measured.high + figure.tolerance
+    if place_of(moved, figure.claimed) == place_of((measured.low, measured.high), figure.claimed):
+        return []
+    span = span_in_words(measured.low, measured.high)
+    sentence = f"its tolerance of {figure.tolerance:g} lets the verdict change: the interval is {span}"
+    return [Problem(claim.id, CLAIM_FELL, f"{sentence}; choose a smaller tolerance")]
 
 
 def remedy_of(claim: Claim) -> str:

@@ -8,12 +8,9 @@ run checks all figures of the experiment.
 from __future__ import annotations
 
 import json
-import subprocess
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rlverify.evidence.evidence_files import to_json
 from rlverify.evidence.summarising import (
@@ -23,13 +20,14 @@ from rlverify.evidence.summarising import (
     run_agrees,
     run_difference,
 )
-from rlverify.gating.git_base import Base, git
+from rlverify.gating.git_base import Base, answer, claims_at
 from rlverify.gating.problem_rules import REMEDY_OF_FIGURES
 from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import digest, module_path
 from rlverify.project.settings import ReportPaths
 from rlverify.records.claims import Claim, Figure
+from rlverify.records.errors import CatalogueError
 from rlverify.records.measured import Evidence, FigureEvidence, PairedRun
 from rlverify.records.problems import CLAIM_FELL, Problem
 from rlverify.running.executors import Executor
@@ -56,11 +54,9 @@ class Revision:
 
 def revision_of(project: Project, figures: Figures) -> Revision:
     """The revision that chooses the sample; without Git, the evidence does."""
-    try:
-        head = git(project.root, "rev-parse", "--verify", "HEAD")[0].strip()
-        return Revision(head, int(git(project.root, "rev-list", "--count", "HEAD")[0]))
-    except (OSError, subprocess.CalledProcessError):
-        return Revision(digest(to_json(evidence) for _, evidence in figures), 0)
+    if head := answer(project.root, "rev-parse", "--verify", "HEAD"):
+        return Revision(head, int(answer(project.root, "rev-list", "--count", "HEAD")))
+    return Revision(digest(to_json(evidence) for _, evidence in figures), 0)
 
 
 def seeds_to_repeat(
@@ -98,16 +94,18 @@ def forced_by(base: Base, project: Project, paths: ReportPaths, figures: Figures
 
     :returns: by id, the seed of the run whose value a change moves most; None where any seed will do
     """
-    tables = {path: _tables(base, path) for path in {project.catalogue_file(claim) for claim, _ in figures}}
+    try:
+        before = claims_at(project, base)
+    except CatalogueError:  # of another version, so that any claim may differ
+        before = {}
     found: dict[str, int | None] = {}
     for claim, evidence in figures:
         path = paths.evidence / f"{claim.id}.json"
         module = module_path(project.experiment(claim.experiment).__module__)
-        was, now = (_table(each, claim) for each in tables[project.catalogue_file(claim)])
         moved = _moved_seed(evidence, base.text(path)) if path.resolve() in base.changed else None
         if moved is not None:
             found[claim.id] = moved
-        elif was != now or module.resolve() in base.changed:
+        elif _asked(before.get(claim.id)) != _asked(claim) or module.resolve() in base.changed:
             found[claim.id] = None
     return found
 
@@ -123,26 +121,11 @@ def _moved_seed(evidence: Evidence, before: str | None) -> int | None:
     return moved.index(max(moved)) if any(moved) else None
 
 
-def _tables(base: Base, path: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """What a catalogue file was at the base, and what it is now."""
-    if path.resolve() not in base.changed:
-        return {}, {}
-    texts = base.text(path) or "", path.read_text(encoding="utf-8")
-    try:
-        return tomllib.loads(texts[0]), tomllib.loads(texts[1])
-    except tomllib.TOMLDecodeError:
-        return {}, tomllib.loads(texts[1])
-
-
-def _table(content: Mapping[str, Any], claim: Claim) -> Mapping[str, Any]:
-    """What a catalogue file says of a figure; of a condition also the figure of its claim, which it completes."""
-    claim_id, _, condition = claim.id.partition("@")
-    table: Mapping[str, Any] = next((each for each in content.get("claim", ()) if each.get("id") == claim_id), {})
-    conditions = table.get("condition", ())
-    if condition:
-        own = [each for each in conditions if each.get("name") == condition]
-        return {"figure": table.get("figure"), "condition": own}
-    return {name: value for name, value in table.items() if name != "condition"}
+def _asked(claim: Claim | None) -> object:
+    """What the evidence of a figure has to answer; of a condition without the words of its claim."""
+    if claim is None or not claim.condition_of:
+        return claim
+    return claim.experiment, claim.figure, claim.expected_verdict, claim.of_fix, claim.condition, claim.earlier
 
 
 DIFFERS: Final = "repeated runs differ"

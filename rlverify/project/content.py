@@ -113,10 +113,15 @@ class Project:
         """Folder of the project's own page templates."""
         return self.folder / "pages" / "templates"
 
+    @property
+    def documents_folder(self) -> Path:
+        """Folder of the documents that claims cite."""
+        return self.settings.documents or self.folder / "documents"
+
     @cached_property
     def documents(self) -> Documents:
         """The documents that claims cite."""
-        return Documents.read(self.settings.documents or self.folder / "documents")
+        return Documents.read(self.documents_folder)
 
     @property
     def catalogue_folder(self) -> Path:

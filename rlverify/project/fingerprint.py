@@ -34,13 +34,19 @@ def digest(texts: Iterable[str]) -> str:
 
 def tree_text(tree: ast.AST) -> str:
     """`ast.dump` without docstrings, and without what differs between Python versions: empty fields and layout."""
-    for node in ast.walk(tree):
-        if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
-            del node.body[0]
+    for node in ast.walk(without_docstrings(tree)):
         for name, value in list(ast.iter_fields(node)):
             if name in _LAYOUT or value == []:
                 vars(node).pop(name, None)
     return ast.dump(tree)
+
+
+def without_docstrings(tree: ast.AST) -> ast.AST:
+    """The tree itself, after removing its docstrings."""
+    for node in ast.walk(tree):
+        if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return tree
 
 
 def source_digest(source: str | bytes, qualified_name: str = "") -> str:

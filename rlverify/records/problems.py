@@ -62,6 +62,20 @@ class Problem:
         return self.kind in FALLEN
 
 
+@dataclass(frozen=True)
+class Weakening:
+    """Something that a change makes weaker, or may make weaker; no error by itself.
+
+    :param kind: what differs: ``claim removed``, ``severity``, ``document``
+    :param subject: the id of a claim, or a path relative to the project
+    """
+
+    kind: str
+    subject: str
+    before: str
+    after: str
+
+
 def few(texts: Iterable[str], most: int = 3, between: str = ", ") -> str:
     """Return the first of the texts, and how many more there are."""
     found = [*texts]

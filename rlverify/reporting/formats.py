@@ -32,6 +32,7 @@ def json_of_run(outcome: Outcome) -> str:
         "summary": summary(outcome),
         "fallen": [{**asdict(each), "claim": each.claim.id, "title": each.claim.title} for each in outcome.fallen],
         "notes": list(outcome.notes),
+        "weakened": [asdict(each) for each in outcome.weakened],
         "selection": outcome.selection or None,
         "claims": [
             {

@@ -98,7 +98,7 @@ def _other_cases(outcome: Outcome) -> Iterator[Case]:
 
 
 def _status(record: Record) -> ClaimStatus:
-    """Of a claim without a problem of its own: a figure with stale or undecided evidence is set aside."""
+    """Of a claim without a problem of its own: a figure with undecided evidence is set aside."""
     status = status_of(record)
     return status if status is ClaimStatus.SET_ASIDE else ClaimStatus.PASSED
 

@@ -16,11 +16,13 @@ from rlverify.records.problems import (
     HARNESS_FAILED,
     Problem,
     ProblemKind,
+    Weakening,
     exit_code_of,
     few,
     is_regression,
     with_advice,
 )
+from rlverify.reporting.weakened import lines_of_weakened
 from rlverify.verdicts.verdict import ClaimStatus, Record
 
 RUN: Final = re.compile(r"^(\w+, )?seed \d+: ")
@@ -93,6 +95,7 @@ class Outcome:
     :param committed: the committed evidence that was compared with, by the id of the claim
     :param repeated: of how many figures a run was repeated
     :param exact: how many of these gave the committed value to all digits
+    :param weakened: what the change since the base makes weaker, or may make weaker
     """
 
     records: tuple[Record, ...]
@@ -105,6 +108,7 @@ class Outcome:
     committed: Mapping[str, Evidence] = field(default_factory=dict)
     repeated: int = 0
     exact: int = 0
+    weakened: tuple[Weakening, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -172,7 +176,7 @@ def summary(outcome: Outcome) -> str:
     elif expected < len(outcome.records):
         words = "no other has failed"
     else:
-        words = "see the notes" if outcome.notes else "nothing to report"
+        words = "see the notes" if outcome.notes or outcome.weakened else "nothing to report"
     if not outcome.records:
         return f"no claim was measured; {words}"
     return f"{expected} of {len(outcome.records)} claims as expected; {words}"
@@ -247,7 +251,7 @@ def _after_blocks(outcome: Outcome) -> list[str]:
     problems = [each for each in with_advice(outcome.problems) if each.subject not in fell]
     stale = _in_one_line([each for each in problems if each.kind == "stale"], "committed results are out of date")
     pins = _in_one_line([each for each in problems if each.kind == "pin"], "claims have stale faults")
-    lines = [*others, *advice, *pins, *stale, *outcome.notes]
+    lines = [*others, *advice, *pins, *stale, *outcome.notes, *lines_of_weakened(outcome.weakened)]
     return [*lines, *([outcome.selection] if outcome.selection else []), summary(outcome)]
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from rlverify.reporting.markdown import cell
 from rlverify.reporting.outcome import Outcome, lines_of
 from rlverify.reporting.phrasing import difference, outcome_in_words, told
+from rlverify.reporting.weakened import table_of_weakened
 from rlverify.verdicts.verdict import ClaimStatus, Record, status_of
 
 HEADING: Final = "| claim | measured | what it says | proof |\n|---|---|---|---|\n"
@@ -45,9 +47,10 @@ TITLES = {0: "as expected", 1: "failed", 2: "could not be measured"}
 
 def summary_of_run(outcome: Outcome) -> str:
     """What happened as preformatted text, and the table of all claims folded in below it."""
-    text = "\n".join(line.replace("```", "'''") for line in lines_of(outcome))
+    lines = lines_of(replace(outcome, weakened=()))
+    text = "\n".join(line.replace("```", "'''") for line in lines)
     head = f"# rlverify: {TITLES[outcome.exit_code]}\n\n```text\n{text}\n```\n\n"
     before, after = "<details><summary>All claims</summary>\n\n", "\n</details>\n"
     failed = {each.subject: each.sentence for each in outcome.problems if each.kind == "other" and each.exit_code == 1}
     fallen = {each.claim.id: each.headline for each in outcome.fallen}
-    return head + before + table_of(outcome.records, {**failed, **fallen}) + after
+    return head + table_of_weakened(outcome.weakened) + before + table_of(outcome.records, {**failed, **fallen}) + after

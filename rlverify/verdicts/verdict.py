@@ -294,6 +294,6 @@ def status_of(record: Record) -> ClaimStatus:
     verdict = record.measured_verdict
     if record.own_as_expected:
         return ClaimStatus.PASSED
-    if record.claim.figure is not None and verdict in (Verdict.STALE, Verdict.UNDECIDED):
+    if record.claim.figure is not None and verdict is Verdict.UNDECIDED:
         return ClaimStatus.SET_ASIDE
     return ClaimStatus.ERROR if verdict is None or verdict in NOT_MEASURED else ClaimStatus.FAILED

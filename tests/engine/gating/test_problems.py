@@ -191,14 +191,33 @@ def test_evidence_for_another_claim_is_stale_and_none_at_all_too() -> None:
     ]
 
 
-def test_stale_figures_are_a_note_which_gives_no_advice_after_a_regression() -> None:
+def test_evidence_of_a_figure_that_does_not_fit_is_a_problem() -> None:
     stale = replace(figure(-2.0, 3.0), misfits=(MISFIT,))
-    told = "TOY-09: STALE, measured for other settings of the claim"
-    assert problems_of(stale) == []
-    assert notes_of([replace(GOOD, misfits=(MISFIT,)), stale, figure(-2.0, 3.0)]) == [
-        f"{told}; run `rlverify audit --level full --update`"
-    ]
-    assert notes_of([stale, stale], advise=False) == [f"TOY-09, {told}"]
+    full = "run `rlverify audit --level full --update`"
+    assert problems_of(stale) == [Problem("TOY-09", 1, f"STALE, {MISFIT}", "stale", full)]
+    assert notes_of([stale]) == []
+
+
+@pytest.mark.parametrize(
+    ("interval", "claimed", "tolerance", "changes"),
+    [
+        ((17.0, 23.0), (15.0, 25.0), 2.0, False),
+        ((17.0, 23.0), (15.0, 25.0), 2.1, True),
+        ((-2.0, 3.0), (15.0, 25.0), 11.9, False),
+        ((-2.0, 3.0), (15.0, 25.0), 12.0, True),
+        ((-2.0, 3.0), (15.0, 25.0), 100.0, True),  # moved by it, the interval is apart on the other side
+        ((10.0, 20.0), (15.0, 25.0), 7.0, False),  # undecided as it is
+    ],
+)
+def test_a_tolerance_that_lets_the_verdict_change_is_a_problem(
+    interval: tuple[float, float], claimed: tuple[float, float], tolerance: float, changes: bool
+) -> None:
+    record = figure(*interval)
+    assert record.claim.figure is not None
+    assert record.claim.figure.claimed == claimed
+    claim = replace(record.claim, figure=replace(record.claim.figure, tolerance=tolerance))
+    told = [each for each in problems_of(replace(record, claim=claim)) if "lets the verdict change" in each.sentence]
+    assert [each.exit_code for each in told] == [1] * changes
 
 
 def undecided(number: int) -> Record:

@@ -140,3 +140,6 @@ def test_a_condition_is_compared_by_itself(committed: Path, tmp_path: Path) -> N
     replace(path, 'name = "b"\ntitle = "t"', 'name = "b"\ntitle = "other"')
     with fresh_projects():
         assert forced_since_head(open_project(checkout), "FIG-GAIN") == {"FIG-GAIN@b"}
+    replace(path, "the gain of transfer", "the gain")
+    with fresh_projects():
+        assert forced_since_head(open_project(checkout), "FIG-GAIN") == {"FIG-GAIN", "FIG-GAIN@b"}

@@ -72,7 +72,7 @@ def test_the_json_report_holds_what_the_records_hold() -> None:
         (figure(17.0, 23.0), ClaimStatus.PASSED),
         (figure(-2.0, 3.0), ClaimStatus.FAILED),
         (figure(10.0, 20.0), ClaimStatus.SET_ASIDE),
-        (STALE_FIGURE, ClaimStatus.SET_ASIDE),
+        (STALE_FIGURE, ClaimStatus.ERROR),
     ],
 )
 def test_what_a_record_counts_as(record: Record, expected: ClaimStatus) -> None:
