@@ -133,6 +133,7 @@ class ClaimEntry(BaseModel):
     area: Text | None = None
     section: str = ""
     if_true: str = ""
+    observed: str = ""
     documented_status: str = ""
     modules: tuple[Text, ...] = ()
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] | None = None

@@ -104,13 +104,32 @@ def healthy_member(owner: str, member: str) -> Callable[..., Any]:
     return _function_of(inspect.getattr_static(_import_owner(owner), member))
 
 
-def source_of_fault(fault: Fault) -> tuple[str, str] | None:
-    """The target of a fault and the source of its replacement; None if one is missing."""
+@dataclass(frozen=True)
+class SourceCode:
+    """The source of a function, and its ``file:line``; a file outside the project has no line, as versions differ."""
+
+    text: str
+    place: str
+
+
+def source_of_fault(fault: Fault, root: Path) -> tuple[SourceCode, SourceCode] | None:
+    """The healthy member that a fault replaces, and its replacement; None if one is missing.
+
+    :param root: the folder to which their files are relative
+    """
     try:
-        _find_member(_resolve_owner(fault), fault)
-        return fault.target, source_of(fault.replacement)
-    except (StaleFaultError, OSError):
+        healthy_function = _function_of(_find_member(_resolve_owner(fault), fault))
+        return _code(healthy_function, root), _code(fault.replacement, root)
+    except (StaleFaultError, OSError, TypeError):
         return None
+
+
+def _code(function: Callable[..., Any], root: Path) -> SourceCode:
+    file = Path(inspect.getsourcefile(inspect.unwrap(function)) or "")
+    line = source_lines(function)[1]
+    if not file.is_relative_to(root):
+        return SourceCode(source_of(function), f"{function.__module__}:{function.__qualname__}")
+    return SourceCode(source_of(function), f"{file.relative_to(root).as_posix()}:{line}")
 
 
 def source_of(function: Callable[..., Any]) -> str:

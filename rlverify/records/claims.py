@@ -119,6 +119,7 @@ class Claim:
     """One statement of a document, with the experiment that tests it.
 
     :param if_true: what is expected to be observed if it is true
+    :param observed: what a person sees who tries it, in one sentence; empty where ``if_true`` says it
     :param expected_verdict: written before it is measured; the gate compares
     :param fault: name of the fault that re-injects the defect; None where the statement is tested on healthy code
     :param shows: the symptoms that the fault must violate, and the only ones; empty where each symptom of the probe is
@@ -157,6 +158,7 @@ class Claim:
     modules: tuple[str, ...] = ()
     section: str = ""
     if_true: str = ""
+    observed: str = ""
     documented_status: str = ""
     shows: tuple[str, ...] = ()
     against_document: bool = False

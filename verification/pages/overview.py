@@ -19,7 +19,6 @@ from verification.pages.ranking import (
     STATUSES,
     Finding,
     Phase,
-    is_real_bug,
     plan,
     real_bugs,
     status_of_statement,
@@ -104,10 +103,10 @@ def overview(data: ReportData) -> Overview:
         bugs=bugs,
         wrong=wrong_statements(data.claims, causes),
         plan=plan(data.claims, causes),
-        rows=[_row(title, "", records) for title, records in by_basis if records],
-        rows_by_page=[_row(each.title, each.name, records) for each, records in at.items() if records],
-        statements=_row("All statements", "", data.statements),
-        findings=_row("Findings of our own", "", data.findings),
+        rows=[row_of(title, "", records) for title, records in by_basis if records],
+        rows_by_page=[row_of(each.title, each.name, records) for each, records in at.items() if records],
+        statements=row_of("All statements", "", data.statements),
+        findings=row_of("Findings of our own", "", data.findings),
         severities={severity: found.count(severity) for severity in SEVERITIES if severity in found},
         stated_bugs=sum(any(each.claim.kind != "finding" for each in bug.records) for bug in bugs),
         depending=depending,
@@ -128,7 +127,8 @@ def _depending(data: ReportData) -> list[Record]:
     return [record for record in data.claims if status_of_statement(record) == STATUSES[3]]
 
 
-def _row(title: str, page: str, records: Iterable[Record]) -> IndexRow:
+def row_of(title: str, page: str, records: Iterable[Record]) -> IndexRow:
+    """Count the claims of a page, or of some other kind."""
     found = [status_of_statement(record) for record in records]
     return IndexRow(title, page, len(found), *(found.count(status) for status in STATUSES))
 
@@ -137,7 +137,7 @@ def _row(title: str, page: str, records: Iterable[Record]) -> IndexRow:
 def action_plan(data: ReportData) -> str:
     """The page as GitHub-flavoured Markdown."""
     found = plan(data.claims, data.facts["documents"].causes)
-    return render("action-plan.md.j2", data, plan=found, phases=PHASES, is_real_bug=is_real_bug)
+    return render("action-plan.md.j2", data, plan=found, phases=PHASES)
 
 
 @page(

@@ -71,13 +71,6 @@ def status_of_statement(record: Record) -> str:
     return STATUSES[3] if record.depends or record.fix_depends else STATUSES[0]
 
 
-def is_real_bug(record: Record) -> bool:
-    """Whether a defect was re-injected and broke what the claim says."""
-    claim = record.claim
-    is_defect = claim.kind in ("defect", "finding") and claim.fault is not None and not claim.against_document
-    return is_defect and record.verdict is Verdict.CONFIRMED
-
-
 def ranked(records: Iterable[Record]) -> list[Record]:
     """By severity, then by confidence, then in their order; claims without an assessed severity come last."""
     return sorted(records, key=_rank)
@@ -94,7 +87,7 @@ def findings(records: Iterable[Record], causes: Sequence[Cause]) -> list[Finding
 
 def real_bugs(records: Iterable[Record], causes: Sequence[Cause] = ()) -> list[Finding]:
     """The bugs that are proven real, by rank."""
-    return findings((record for record in records if is_real_bug(record)), causes)
+    return findings((record for record in records if record.is_bug), causes)
 
 
 def wrong_statements(records: Iterable[Record], causes: Sequence[Cause] = ()) -> list[Finding]:
@@ -105,7 +98,7 @@ def wrong_statements(records: Iterable[Record], causes: Sequence[Cause] = ()) ->
 def phase(record: Record) -> Phase | None:
     """When to act, by the rule in `PHASES`; None where there is nothing to do."""
     severity = record.claim.assessed
-    if not record.claim.action or not (is_real_bug(record) or record.contradicts_document):
+    if not record.claim.action or not (record.is_bug or record.contradicts_document):
         return None
     if severity == "critical":
         return "now"
