@@ -155,6 +155,7 @@ class ClaimEntry(BaseModel):
     hedge: Text | None = None
     cause: Name | None = None
     assessed: Severity | None = None
+    assessed_why: str = ""
     action: Text | None = None
     condition: tuple[ConditionEntry, ...] = ()
     invariant: Text | None = None

@@ -49,6 +49,8 @@ PIN_ADVICE: Final = 'check the fault against the new code, then set pins="'
 FOR_TOOLS: Final = re.compile(r"\s+# (noqa|type: ignore).*$")
 """A comment that is for a linter or a type checker, and no reader."""
 
+DOCSTRING: Final = re.compile(r'^ +r?"{3}.*?"{3}\n', re.DOTALL | re.MULTILINE)
+
 _in_place: dict[tuple[str, str], Callable[..., Any]] = {}
 
 
@@ -119,17 +121,16 @@ def source_of_fault(fault: Fault, root: Path) -> tuple[SourceCode, SourceCode] |
     """
     try:
         healthy_function = _function_of(_find_member(_resolve_owner(fault), fault))
-        return _code(healthy_function, root), _code(fault.replacement, root)
+        return _code(healthy_function, root, DOCSTRING), _code(fault.replacement, root)
     except (StaleFaultError, OSError, TypeError):
         return None
 
 
-def _code(function: Callable[..., Any], root: Path) -> SourceCode:
+def _code(function: Callable[..., Any], root: Path, left_out: re.Pattern[str] = re.compile("(?!)")) -> SourceCode:
     file = Path(inspect.getsourcefile(inspect.unwrap(function)) or "")
-    line = source_lines(function)[1]
-    if not file.is_relative_to(root):
-        return SourceCode(source_of(function), f"{function.__module__}:{function.__qualname__}")
-    return SourceCode(source_of(function), f"{file.relative_to(root).as_posix()}:{line}")
+    is_inside = file.is_relative_to(root)
+    place = f"{file.relative_to(root).as_posix()}:{source_lines(function)[1]}" if is_inside else function.__module__
+    return SourceCode(left_out.sub("", source_of(function), count=1), place)
 
 
 def source_of(function: Callable[..., Any]) -> str:

@@ -131,11 +131,17 @@ def _in_one(names: Sequence[str]) -> str:
     """Names that begin alike, as one."""
     if len(names) == 1:
         return names[0]
-    alike = takewhile(lambda words: len(set(words)) == 1, zip(*(name.split(" ") for name in names), strict=False))
-    shared = " ".join(words[0] for words in alike)
-    rests = [name[len(shared) :].strip() for name in names]
+    split = [name.split(" ") for name in names]
+    start = _alike(split)
+    end = min(_alike([words[:start:-1] for words in split]), min(map(len, split)) - start - 1)
+    rests = [" ".join(words[start : len(words) - end]) for words in split]
     more = [f"and {len(rests) - SHOWN_NAMES} more"] if len(rests) > SHOWN_NAMES else []
-    return f"{shared} {' / '.join([*rests[:SHOWN_NAMES], *more])}"
+    return " ".join([*split[0][:start], " / ".join([*rests[:SHOWN_NAMES], *more]), *split[0][len(split[0]) - end :]])
+
+
+def _alike(names: Sequence[Sequence[str]]) -> int:
+    """How many words the names have in common at their start."""
+    return sum(1 for _ in takewhile(lambda words: len(set(words)) == 1, zip(*names, strict=False)))
 
 
 def prose(text: str) -> str:

@@ -10,7 +10,7 @@ from rlverify.reporting.markdown import render
 from rlverify.reporting.report_data import ReportData
 from verification.pages.outline import first_line, sections
 from verification.pages.overview import row_of
-from verification.pages.ranking import findings, plan
+from verification.pages.ranking import faults, findings, plan
 
 DOCUMENTS: Final = (
     (
@@ -69,7 +69,7 @@ def _of_document(name: str, title: str, document: str, intro: str) -> Callable[[
             intro=intro,
             records=records,
             counts=row_of(title, name, records),
-            bugs=findings((each for each in records if each.is_bug), facts.causes),
+            bugs=faults(records, facts.causes),
             wrong=findings((each for each in records if each.contradicts_document), facts.causes),
             due=[each for found in plan(records, facts.causes).values() for each in found],
             sections=sections(data, document, records),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +17,12 @@ from rlverify.verdicts.verdict import Record
 from verification.pages.ranking import (
     PHASES,
     SEVERITIES,
+    SEVERITY_RULE,
     STATUSES,
     Finding,
     Phase,
+    faults,
     plan,
-    real_bugs,
     status_of_statement,
     wrong_statements,
 )
@@ -31,6 +33,7 @@ BASES: Final[dict[Basis | None, str]] = {
     "behaviour": "behaviour in words",
     "reconstruction": "title only; our reconstruction",
     "implied": "not stated in this form, only implied",
+    "reported": "nothing; the original project reported it",
     None: "no class in the catalogue",
 }
 """What a document gives for a claim, in words."""
@@ -60,7 +63,8 @@ class Overview:
 
     :param shown: how many bugs, wrong statements and actions of each phase the index shows
     :param severities: how many bugs have which severity, the most severe first
-    :param stated_bugs: how many bugs a document states
+    :param origins: how many bugs a document states, how many were measured here, how many are only reported
+    :param certain: how many statements are certain, and why the others are not
     :param depending: claims of which the verdict, or the grade of the fix, depends on the conditions
     :param opposed: of how many of these the opposite was measured
     :param components: how many claims were measured on one component
@@ -74,7 +78,8 @@ class Overview:
     statements: IndexRow
     findings: IndexRow
     severities: Mapping[str, int]
-    stated_bugs: int
+    origins: Mapping[str, int]
+    certain: Mapping[str, int]
     depending: Sequence[Record]
     opposed: int
     components: int
@@ -92,7 +97,7 @@ def of_project(_project: Project, _reports: Path) -> Callable[[ReportData], Over
 def overview(data: ReportData) -> Overview:
     """Rank and count all claims."""
     causes = data.facts["documents"].causes
-    bugs = real_bugs(data.claims, causes)
+    bugs = faults(data.claims, causes)
     found = [bug.first.claim.assessed for bug in bugs]
     depending = _depending(data)
     by_basis = [
@@ -108,7 +113,8 @@ def overview(data: ReportData) -> Overview:
         statements=row_of("All statements", "", data.statements),
         findings=row_of("Findings of our own", "", data.findings),
         severities={severity: found.count(severity) for severity in SEVERITIES if severity in found},
-        stated_bugs=sum(any(each.claim.kind != "finding" for each in bug.records) for bug in bugs),
+        origins={origin: [_origin(bug) for bug in bugs].count(origin) for origin in ("stated", "measured", "reported")},
+        certain=_certain(data.statements),
         depending=depending,
         opposed=sum(is_opposed(record) for record in depending),
         components=sum(each.claim.scale == "tensor" for each in data.claims),
@@ -121,6 +127,25 @@ def is_opposed(record: Record) -> bool:
     """Whether a claim or a fix depends on its conditions, and the opposite was measured under one of them."""
     of_claim = record.depends and record.has_opposite(of_fix=False)
     return of_claim or (record.fix_depends and record.has_opposite(of_fix=True))
+
+
+def _origin(bug: Finding) -> str:
+    if any(each.claim.kind != "finding" for each in bug.records):
+        return "stated"
+    return "reported" if bug.first.claim.basis == "reported" else "measured"
+
+
+def _certain(statements: Sequence[Record]) -> Mapping[str, int]:
+    """How many statements are certain; each other counts once, under the first reason that applies."""
+    reasons = Counter(
+        "holes" if status_of_statement(each) == STATUSES[4]
+        else "reconstructed" if each.claim.basis in NOT_STATED
+        else "depends" if status_of_statement(each) == STATUSES[3]
+        else "small" if each.confidence != "high"
+        else "certain"
+        for each in statements
+    )  # fmt: skip
+    return {reason: reasons[reason] for reason in ("certain", "holes", "reconstructed", "depends", "small")}
 
 
 def _depending(data: ReportData) -> list[Record]:
@@ -137,7 +162,7 @@ def row_of(title: str, page: str, records: Iterable[Record]) -> IndexRow:
 def action_plan(data: ReportData) -> str:
     """The page as GitHub-flavoured Markdown."""
     found = plan(data.claims, data.facts["documents"].causes)
-    return render("action-plan.md.j2", data, plan=found, phases=PHASES)
+    return render("action-plan.md.j2", data, plan=found, phases=PHASES, severities=SEVERITY_RULE)
 
 
 @page(

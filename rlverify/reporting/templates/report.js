@@ -19,7 +19,7 @@
   };
   const search = field("search", document.createElement("input"));
   search.type = "search";
-  const filters = [...scroll.querySelectorAll("th")].slice(1, -1).map((header, index) => {
+  const filters = [...scroll.querySelectorAll("th")].slice(1).map((header, index) => {
     const select = field(header.textContent, document.createElement("select"));
     const counts = new Map();
     const value = (row) => row.cells[index + 1].textContent;
