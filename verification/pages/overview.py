@@ -65,6 +65,7 @@ class Overview:
     :param severities: how many bugs have which severity, the most severe first
     :param origins: how many bugs a document states, how many were measured here, how many are only reported
     :param certain: how many statements are certain, and why the others are not
+    :param own: findings about the code under test as it is
     :param depending: claims of which the verdict, or the grade of the fix, depends on the conditions
     :param opposed: of how many of these the opposite was measured
     :param components: how many claims were measured on one component
@@ -80,6 +81,7 @@ class Overview:
     severities: Mapping[str, int]
     origins: Mapping[str, int]
     certain: Mapping[str, int]
+    own: Sequence[Record]
     depending: Sequence[Record]
     opposed: int
     components: int
@@ -115,6 +117,7 @@ def overview(data: ReportData) -> Overview:
         severities={severity: found.count(severity) for severity in SEVERITIES if severity in found},
         origins={origin: [_origin(bug) for bug in bugs].count(origin) for origin in ("stated", "measured", "reported")},
         certain=_certain(data.statements),
+        own=[each for each in data.findings if each.claim.fault is None and not each.contradicts_document],
         depending=depending,
         opposed=sum(is_opposed(record) for record in depending),
         components=sum(each.claim.scale == "tensor" for each in data.claims),

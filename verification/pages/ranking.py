@@ -18,7 +18,7 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "high", "medium", "low", 
 PHASES: Final[dict[Phase, str]] = {
     "now": "critical severity",
     "next": "high severity with high confidence",
-    "later": "other high severity, and medium severity",
+    "later": "other high severity, medium severity, and what only the original project reported",
 }
 """What belongs into each phase of the plan; `phase` applies it."""
 
@@ -137,11 +137,11 @@ def phase(record: Record) -> Phase | None:
     severity = record.claim.assessed
     if not record.claim.action or not (record.is_bug or record.contradicts_document):
         return None
-    if severity == "critical":
+    if severity == "critical" and record.claim.basis != "reported":
         return "now"
     if severity == "high" and record.confidence == "high":
         return "next"
-    return "later" if severity in ("high", "medium") else None
+    return "later" if severity in ("critical", "high", "medium") else None
 
 
 def plan(records: Iterable[Record], causes: Sequence[Cause] = ()) -> dict[Phase, list[Finding]]:
