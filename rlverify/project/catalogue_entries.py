@@ -134,6 +134,7 @@ class ClaimEntry(BaseModel):
     section: str = ""
     if_true: str = ""
     observed: str = ""
+    fix_observed: str = ""
     documented_status: str = ""
     modules: tuple[Text, ...] = ()
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] | None = None

@@ -121,6 +121,7 @@ class Claim:
 
     :param if_true: what is expected to be observed if it is true
     :param observed: what a person sees who tries it, in one sentence; empty where ``if_true`` says it
+    :param fix_observed: what a person sees who applies the documented fix, in one sentence; can be empty
     :param expected_verdict: written before it is measured; the gate compares
     :param fault: name of the fault that re-injects the defect; None where the statement is tested on healthy code
     :param shows: the symptoms that the fault must violate, and the only ones; empty where each symptom of the probe is
@@ -161,6 +162,7 @@ class Claim:
     section: str = ""
     if_true: str = ""
     observed: str = ""
+    fix_observed: str = ""
     documented_status: str = ""
     shows: tuple[str, ...] = ()
     against_document: bool = False

@@ -115,11 +115,10 @@ def table_of_values(record: Record, *, in_full: bool = False) -> list[list[str]]
             cells.insert(0, "as stated" if found[0].before is None else cell(found[0].before))
         rows.setdefault((name if in_full else name.partition(" ")[0], *cells), []).append(name)
     bug = "as the document recommends" if record.claim.against_document else "with the bug"
-    heading = (
-        ["", "healthy", bug, "with the document's fix"] if len(variants) > 1 else ["", "expected if true", "measured"]
-    )
+    planted = ["healthy", bug, "with the document's fix"]
+    columns = planted if len(variants) > 1 else ["expected if true", "measured"]
     table = [[cell(_in_one(names)), *cells] for (_, *cells), names in rows.items()]
-    return [heading[: len(table[0])], *table] if table else []
+    return [["value", *columns][: len(table[0])], *table] if table else []
 
 
 def _emphasised(symptom: SymptomEvidence) -> str:

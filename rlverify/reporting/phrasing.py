@@ -140,13 +140,13 @@ def _spread(own: str, record: Record, *, of_fix: bool) -> str:
 
 
 def sentence(record: Record) -> str:
-    """What a person sees who tries what the claim is about; empty where nothing is to be said."""
+    """What a person sees who tries what the claim is about, or else what it states."""
     claim = record.claim
     if not record.is_bug and (found := difference(record)):
         return found
-    if not record.as_expected or record.verdict is not Verdict.CONFIRMED:
-        return ""
-    return claim.observed or SENTENCE_END.split(REINJECTED.sub("", claim.if_true))[0]
+    is_seen = record.as_expected and record.verdict is Verdict.CONFIRMED
+    seen = (claim.observed or SENTENCE_END.split(REINJECTED.sub("", claim.if_true))[0]) if is_seen else ""
+    return seen or claim.statement
 
 
 def difference(record: Record) -> str:
@@ -155,12 +155,15 @@ def difference(record: Record) -> str:
         return ""
     if record.claim.figure is not None:
         return f"Measured: {interval(record)}{_more_or_less(record)}; {origin_and_claimed(record.claim.figure)}."
-    if record.claim.observed and record.as_expected and not record.is_bug:
-        return record.claim.observed
+    told = record.claim.fix_observed if record.is_bug else record.claim.observed
+    if told and record.as_expected:
+        return told
     if record.fix_grade in FIX_WORDS:
         return f"The fix {FIX_WORDS[record.fix_grade]}{_first_value(record, 'documented_fix')}."
     if record.verdict is Verdict.NOT_REPRODUCED:
         return "The planted bug had no observable effect."
+    if record.verdict is Verdict.CONFIRMED and record.claim.fault is None:
+        return f"Observed{', and it contradicts the document' * record.contradicts_document}."
     if record.verdict is Verdict.CONFIRMED:
         return f"With what is described{_first_value(record, 'faulty')}."
     return f"Measured{_first_value(record, 'healthy')}."
