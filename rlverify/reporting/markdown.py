@@ -96,18 +96,17 @@ def _cited(data: ReportData, cite: str) -> str:
     return f"[{cite}]({data.files[document]}?plain=1#{lines})"
 
 
-def table_of_values(record: Record, *, in_full: bool = False) -> list[list[str]]:
-    """The cells of a heading and of a row for each symptom; empty where there is none.
+def table_of_values(record: Record, *, in_full: bool = False) -> str:
+    """The table of what was observed, with a row for each symptom; empty where there is none.
 
     Unless in full, only symptoms are shown that are not as expected in some variant, and they share a row if their
     values are the same and their names begin with the same word. What is not as expected is in bold type.
     """
-    if record.evidence is None:
-        return []
-    variants = {each.variant: {one.symptom: one for one in each.symptoms} for each in record.evidence.variants}
+    evidence = record.evidence.variants if record.evidence is not None else ()
+    variants = [{one.symptom: one for one in each.symptoms} for each in evidence]
     rows: dict[tuple[str, ...], list[str]] = {}
-    for name in dict.fromkeys(name for symptoms in variants.values() for name in symptoms):
-        found = [symptoms.get(name) for symptoms in variants.values()]
+    for name in dict.fromkeys(name for symptoms in variants for name in symptoms):
+        found = [symptoms.get(name) for symptoms in variants]
         if not in_full and all(each is None or each.held_runs == each.runs for each in found):
             continue
         cells = ["-" if each is None else _emphasised(each) for each in found]
@@ -117,8 +116,9 @@ def table_of_values(record: Record, *, in_full: bool = False) -> list[list[str]]
     bug = "as the document recommends" if record.claim.against_document else "with the bug"
     planted = ["healthy", bug, "with the document's fix"]
     columns = planted if len(variants) > 1 else ["expected if true", "measured"]
-    table = [[cell(_in_one(names)), *cells] for (_, *cells), names in rows.items()]
-    return [["value", *columns][: len(table[0])], *table] if table else []
+    heading = ["value", *columns[: max(len(variants), 2)]]
+    table = [heading, ["---"] * len(heading), *([cell(_in_one(names)), *cells] for (_, *cells), names in rows.items())]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in table) if rows else ""
 
 
 def _emphasised(symptom: SymptomEvidence) -> str:

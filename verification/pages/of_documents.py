@@ -73,7 +73,6 @@ def _of_document(name: str, title: str, document: str, intro: str) -> Callable[[
             wrong=findings((each for each in records if each.contradicts_document), facts.causes),
             due=[each for found in plan(records, facts.causes).values() for each in found],
             sections=sections(data, document, records),
-            visitors=facts.visitors(data, document),
             tests=[each for each in facts.tests or () if each.document == document],
         )
 

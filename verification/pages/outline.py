@@ -18,6 +18,7 @@ class Section:
 
     :param line: its first line; a claim belongs to the last section that begins at or above the line that it cites
     :param level: how many ``#`` its heading has
+    :param visitors: claims that cite it and are on another page
     :param is_empty: whether neither it nor a section below it has anything
     """
 
@@ -26,6 +27,7 @@ class Section:
     title: str
     records: tuple[Record, ...] = ()
     checklists: tuple[ChecklistResult, ...] = ()
+    visitors: tuple[Record, ...] = ()
     is_empty: bool = False
 
 
@@ -33,7 +35,7 @@ END: Final = 10**6
 OUTLINES: Final[dict[str, str]] = {
     "000": """
         24 2 Problems
-        26 3 Problem 1: torch.load() without weights_only
+        26 3 Problem 1: `torch.load()` without weights_only
         82 3 Problem 2: pydantic V1 deprecation warnings
         134 3 Problem 3: gradient scaling and population checkpoints
         208 3 Problem 4: noise of UPGD and scaled gradients
@@ -46,7 +48,7 @@ OUTLINES: Final[dict[str, str]] = {
     "001": """
         9 2 Executive summary of the document
         28 2 The seven problems, checked again
-        30 3 Problem 1: torch.load() security
+        30 3 Problem 1: `torch.load()` security
         52 3 Problem 2: pydantic V1 deprecation
         63 3 Problem 3: gradient scaling and population state
         104 3 Problem 4: noise of UPGD and scaled gradients
@@ -116,15 +118,19 @@ def sections(data: ReportData, document: str, records: Sequence[Record]) -> list
     rows = [line.split(maxsplit=2) for line in OUTLINES[document].strip().splitlines()]
     starts = [0, *(int(line) for line, _, _ in rows[1:]), END + 1]
     results = [each for each in facts.results(data) if spans(each.checklist.cites[0])[0] == document]
+    visitors = facts.visitors(data, document)
     found = []
     for (line, level, title), start, end in zip(rows, starts, starts[1:], strict=False):
-        own = tuple(each for each in records if start <= first_line(document, each.claim.cites) < end)
+        own, others = (
+            tuple(each for each in some if start <= first_line(document, each.claim.cites) < end)
+            for some in (records, visitors)
+        )
         lists = tuple(each for each in results if start <= first_line(document, each.checklist.cites) < end)
-        found.append(Section(int(line), int(level), title, own, lists))
-    deeper = [after.level > each.level for each, after in pairwise(found)] + [False]
+        found.append(Section(int(line), int(level), title, own, lists, others))
+    is_parent = [*(after.level > each.level for each, after in pairwise(found)), False]
     return [
-        replace(each, is_empty=not (each.records or each.checklists or is_parent))
-        for each, is_parent in zip(found, deeper, strict=True)
+        replace(each, is_empty=not (each.records or each.checklists or each.visitors or parent))
+        for each, parent in zip(found, is_parent, strict=True)
     ]
 
 

@@ -169,6 +169,16 @@ def test_report_renders_the_committed_evidence(toy: Command, reports: Path, audi
     assert toy("report", "--check", "--reports", reports) == (0, "", "")
 
 
+def test_quoted_code_is_compared_by_report_check_and_not_by_the_audit(toy: Command, reports: Path) -> None:
+    page, text = reports / "claims.md", (reports / "claims.md").read_text(encoding="utf-8")
+    assert "\n+++ " in text
+    page.write_text(text.replace("\n+++ ", "\n+++ moved/", 1), encoding="utf-8")
+    assert is_one_line(toy("report", "--check", "--reports", reports)[2], "claims.md: is not what the committed")
+    assert toy("audit", "--reports", reports)[0] == 0
+    page.write_text(f"{text}\n```diff\nadded\n```\n", encoding="utf-8")
+    assert toy("audit", "--reports", reports)[0] == 1
+
+
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_every_page_is_compared(name: str, toy: Command, reports: Path) -> None:
     (reports / name).write_text("edited", encoding="utf-8")

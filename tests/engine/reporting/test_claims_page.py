@@ -143,7 +143,7 @@ def test_a_claim_with_the_six_required_fields_is_shown_without_gaps(found: str, 
     assert ("## BUG-1: State is forgotten\n" in texts["claims.md"]) is (found == "as expected")
     assert "- Claim (defect): Restoring forgets the count.\n- Source: catalogue file bugs\n" in texts["claims.md"]
     assert "| [BUG-1](claims.md#bug-1) State is forgotten | bugs |" in texts["all-claims.md"]
-    told = "| NOT REPRODUCED | The planted bug had no observable effect. |"
+    told = ": NOT REPRODUCED. The planted bug had no observable effect."
     assert (told in texts["index.md"]) is (found == "contradicting")
 
 
