@@ -131,7 +131,7 @@ def _in_one(names: Sequence[str]) -> str:
     if len(names) == 1:
         return names[0]
     split = [name.split(" ") for name in names]
-    start = _alike(split)
+    start = min(_alike(split), min(map(len, split)) - 1)
     end = min(_alike([words[:start:-1] for words in split]), min(map(len, split)) - start - 1)
     rests = [" ".join(words[start : len(words) - end]) for words in split]
     more = [f"and {len(rests) - SHOWN_NAMES} more"] if len(rests) > SHOWN_NAMES else []

@@ -314,6 +314,32 @@ def test_an_effect_size_is_shown_as_a_number(effect: float | None, shown: str) -
     assert f"| {shown}" in pages["fix-summary.md"]
 
 
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (("lr of A, set to 1", "lr of B, set to 1"), ["lr of A, / B, set to 1"]),
+        (("first update", "first update after a change"), ["first update / update after a change"]),
+        (("steps in A", "steps in B", "steps in C", "steps in D"), ["steps in A / B / C / and 1 more"]),
+        (("count", "mean"), ["count", "mean"]),
+    ],
+)
+def test_symptoms_with_the_same_values_share_a_row_if_they_begin_alike(names: tuple[str, ...], told: list[str]) -> None:
+    variants = tuple(
+        VariantEvidence(name, 2, held, None, tuple(SymptomEvidence(each, held, 2, "1", after) for each in names))
+        for name, held, after in (("healthy", 2, "1"), ("faulty", 0, "0"))
+    )
+    record = measured(simple(2), healthy=2, faulty=0)
+    assert record.evidence is not None
+    text = page("bug-report.md", replace(record, evidence=replace(record.evidence, variants=variants)))  # type: ignore[arg-type]
+    assert re.findall(r"^\| (.*?) \| 1 \| \*\*0\*\* \|$", text, re.MULTILINE) == told
+
+
+def test_a_symptom_that_is_as_expected_everywhere_is_shown_in_full_only() -> None:
+    record = measured(simple(2), healthy=2, faulty=0)
+    assert "| ema |" not in page("bug-report.md", record)
+    assert "| ema | as expected | as expected |" in render_all(data_of((record,), in_full=True))["bug-report.md"]
+
+
 def test_a_harmful_fix_is_told_by_what_it_breaks_anew() -> None:
     record = measured(CLAIM, healthy=2, faulty=0, documented_fix=0)
     assert record.evidence is not None
