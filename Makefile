@@ -14,6 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 audit: $(VENV)/.ready
 	$(VENV)/bin/rlverify audit
+	$(VENV)/bin/rlverify report --check
 
 test: $(VENV)/.ready
 	$(RUN) pytest -n 2 --dist worksteal -m "not slow and not exhaustive"

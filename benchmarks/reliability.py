@@ -279,9 +279,9 @@ def report(results: dict[str, dict[str, int]], command: str) -> str:
         f"Written by `{command}`.",
         "",
         "Mutants: one damage to the bytes of a healthy file (a bit flipped; bytes set, cut, inserted, repeated or "
-        "zeroed), after which the digest is computed again, so that it fits. A mutant must load, or be "
-        f"refused with the one error of its reader, within {SECONDS:g} s, and execute nothing by Python's audit. Memory: "
-        f"the peak of a process that loads {BATCH} mutants, above one that loads healthy files; at most {LIMIT} MiB are allowed.",
+        "zeroed), after which the digest is computed again, so that it fits. A mutant must load, or be refused with "
+        f"the error of its reader, within {SECONDS:g} s, and execute nothing by Python's audit. Memory: the peak of a "
+        f"process that loads {BATCH} mutants, above one that loads healthy files; at most {LIMIT} MiB are allowed.",
         "",
         "Kills: SIGKILL 1 to 30 ms after a process began to save to one path again and again. Full disk: a limit on "
         "the size of files, from 0 to the file's own size less one byte.",

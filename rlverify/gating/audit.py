@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from rlverify.evidence.evidence_files import is_committable, load_full_audit
 from rlverify.evidence.files import check_writable, prepare_working_folder
 from rlverify.evidence.summarising import summarise, summarise_figure
-from rlverify.gating.committed_evidence import Committed, full_audit_of, replace_committed
+from rlverify.gating.committed_evidence import CODE, Committed, full_audit_of, replace_committed
 from rlverify.gating.git_base import Base
 from rlverify.gating.problem_rules import compared, notes_of, problems_of, problems_of_all
 from rlverify.gating.replay import Replayed, forced_by, replay, revision_of, seeds_to_repeat
@@ -183,4 +183,4 @@ def _compare_all(committed: Committed, records: Sequence[Record], *, complete: b
             problems += compared(record, committed.evidence.get(record.claim.id))
     if problems or not complete or len(records) < len(committed.project.claims):
         return problems
-    return committed.check_report()
+    return committed.check_report(left_out=CODE)

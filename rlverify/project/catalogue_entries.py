@@ -133,6 +133,8 @@ class ClaimEntry(BaseModel):
     area: Text | None = None
     section: str = ""
     if_true: str = ""
+    observed: str = ""
+    fix_observed: str = ""
     documented_status: str = ""
     modules: tuple[Text, ...] = ()
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] | None = None
@@ -154,6 +156,7 @@ class ClaimEntry(BaseModel):
     hedge: Text | None = None
     cause: Name | None = None
     assessed: Severity | None = None
+    assessed_why: str = ""
     action: Text | None = None
     condition: tuple[ConditionEntry, ...] = ()
     invariant: Text | None = None

@@ -49,6 +49,8 @@ PIN_ADVICE: Final = 'check the fault against the new code, then set pins="'
 FOR_TOOLS: Final = re.compile(r"\s+# (noqa|type: ignore).*$")
 """A comment that is for a linter or a type checker, and no reader."""
 
+DOCSTRING: Final = re.compile(r'^ +r?"{3}.*?"{3}\n', re.DOTALL | re.MULTILINE)
+
 _in_place: dict[tuple[str, str], Callable[..., Any]] = {}
 
 
@@ -104,13 +106,31 @@ def healthy_member(owner: str, member: str) -> Callable[..., Any]:
     return _function_of(inspect.getattr_static(_import_owner(owner), member))
 
 
-def source_of_fault(fault: Fault) -> tuple[str, str] | None:
-    """The target of a fault and the source of its replacement; None if one is missing."""
+@dataclass(frozen=True)
+class SourceCode:
+    """The source of a function, and its ``file:line``; a file outside the project has no line, as versions differ."""
+
+    text: str
+    place: str
+
+
+def source_of_fault(fault: Fault, root: Path) -> tuple[SourceCode, SourceCode] | None:
+    """The healthy member that a fault replaces, and its replacement; None if one is missing.
+
+    :param root: the folder to which their files are relative
+    """
     try:
-        _find_member(_resolve_owner(fault), fault)
-        return fault.target, source_of(fault.replacement)
-    except (StaleFaultError, OSError):
+        healthy_function = _function_of(_find_member(_resolve_owner(fault), fault))
+        return _code(healthy_function, root, DOCSTRING), _code(fault.replacement, root)
+    except (StaleFaultError, OSError, TypeError):
         return None
+
+
+def _code(function: Callable[..., Any], root: Path, left_out: re.Pattern[str] = re.compile("(?!)")) -> SourceCode:
+    file = Path(inspect.getsourcefile(inspect.unwrap(function)) or "")
+    is_inside = file.is_relative_to(root)
+    place = f"{file.relative_to(root).as_posix()}:{source_lines(function)[1]}" if is_inside else function.__module__
+    return SourceCode(left_out.sub("", source_of(function), count=1), place)
 
 
 def source_of(function: Callable[..., Any]) -> str:

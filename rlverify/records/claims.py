@@ -11,11 +11,12 @@ from rlverify.records.measured import VARIANTS, Variant
 ClaimKind: TypeAlias = Literal["defect", "fix", "figure", "assurance", "finding", "null"]
 DocumentGives: TypeAlias = Literal["interval", "statement"]
 
-Basis: TypeAlias = Literal["code", "formula", "behaviour", "reconstruction", "implied"]
+Basis: TypeAlias = Literal["code", "formula", "behaviour", "reconstruction", "implied", "reported"]
 """What a document gives for a claim: its code; a formula or number; the behaviour in words; only a title, so that the
-mechanism is our reconstruction; or no sentence at all, so that the statement is only implied."""
+mechanism is our reconstruction; no sentence at all, so that the statement is only implied; or, of a finding, nothing:
+another project reported it, where nobody can check it."""
 
-NOT_STATED: Final[frozenset[Basis]] = frozenset({"reconstruction", "implied"})
+NOT_STATED: Final[frozenset[Basis]] = frozenset({"reconstruction", "implied", "reported"})
 """The bases that never count against a document."""
 
 Scale: TypeAlias = Literal["tensor", "toy", "training"]
@@ -119,6 +120,8 @@ class Claim:
     """One statement of a document, with the experiment that tests it.
 
     :param if_true: what is expected to be observed if it is true
+    :param observed: what a person sees who tries it, in one sentence; empty where ``if_true`` says it
+    :param fix_observed: what a person sees who applies the documented fix, in one sentence; can be empty
     :param expected_verdict: written before it is measured; the gate compares
     :param fault: name of the fault that re-injects the defect; None where the statement is tested on healthy code
     :param shows: the symptoms that the fault must violate, and the only ones; empty where each symptom of the probe is
@@ -136,6 +139,7 @@ class Claim:
         not happen does not contradict it
     :param cause: name of the reason that this claim shares with others; pages count them once
     :param assessed: our severity, after measuring: the harm that the defect or the wrong statement does, or None
+    :param assessed_why: why ``assessed`` is not what the project's rule gives; empty where it is
     :param action: what an engineer should do about it, in one sentence
     :param condition_of: id of the claim that this measures again under another condition; empty for all others
     :param of_fix: whether the condition is about the claim's documented fix, which CONFIRMED says is a cure
@@ -157,6 +161,8 @@ class Claim:
     modules: tuple[str, ...] = ()
     section: str = ""
     if_true: str = ""
+    observed: str = ""
+    fix_observed: str = ""
     documented_status: str = ""
     shows: tuple[str, ...] = ()
     against_document: bool = False
@@ -176,6 +182,7 @@ class Claim:
     hedge: str = ""
     cause: str = ""
     assessed: Severity | None = None
+    assessed_why: str = ""
     action: str = ""
     condition_of: str = ""
     condition: str = ""

@@ -7,6 +7,7 @@ import re
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import PurePosixPath
 from typing import Final
@@ -31,7 +32,7 @@ TABLE: Final = "all-claims-every-claim"
 
 def render_html(data: ReportData) -> str:
     """All pages of the report as one file; the same data give the same bytes."""
-    texts = render_all(data)
+    texts = render_all(replace(data, in_full=True))
     pages = {name: texts[name] for name in (*FIRST, *texts) if name.endswith(".md")}
     documents = {file: (key, data.lines.get(key, ())) for key, file in data.files.items()}
     title = f"Audit of {', '.join(data.under_test)}" if data.under_test else "Audit report"
@@ -51,16 +52,16 @@ def html_of(
     other files become text.
     """
     book = _Book(pages, pictures or {}, documents or {})
-    sections = [(book.stem(name), book.section(name)) for name in pages]
+    sections = [(book.stem(name), book.section(name), len(pages) > 1 and name not in FIRST) for name in pages]
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     text = environment(None).get_template("report.html.j2").render(
         title=title,
         style=(TEMPLATES / "report.css").read_text(encoding="utf-8"),
         script=script,
         script_digest=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        sections=[(stem, book.titles[stem], html) for stem, html in sections],
+        sections=[(stem, book.titles[stem], html, is_folded) for stem, html, is_folded in sections],
         documents=book.cited_documents(),
-        table=TABLE if any(f'id="{TABLE}"' in html for _, html in sections) else "",
+        table=TABLE if any(f'id="{TABLE}"' in html for _, html, _ in sections) else "",
     )  # fmt: skip
     return FORBIDDEN.sub("\ufffd", text)
 

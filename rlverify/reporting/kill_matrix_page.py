@@ -50,7 +50,7 @@ def kill_matrix(
             survivors=[row for row in must_die if not row.as_expected],
             twice=[fault for fault, count in Counter(row.plan.fault for row in must_die).items() if count > 1],
             silent=[row for row in must_die if row.as_expected and row.blind and row.plan.kind != "fix"],
-            areas=_by_area(must_die),
+            must_die=sorted(must_die, key=lambda row: row.plan.area),
             must_survive=must_survive,
             nulls=[row for row in must_survive if row.plan.kind == "null"],
             false_alarms=[row for row in must_survive if not row.as_expected],
@@ -73,10 +73,3 @@ def false_alarm_rate(matrix: Matrix) -> Rate:
 
 def _rate(rows: Sequence[FaultResult]) -> Rate:
     return Rate(sum(row.fate == "killed" for row in rows), len(rows), len({row.plan.fault for row in rows}))
-
-
-def _by_area(rows: Sequence[FaultResult]) -> dict[str, list[FaultResult]]:
-    areas: dict[str, list[FaultResult]] = {}
-    for row in rows:
-        areas.setdefault(row.plan.area, []).append(row)
-    return dict(sorted(areas.items()))

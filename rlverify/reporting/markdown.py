@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,15 +13,13 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, St
 from jinja2.runtime import Context
 
 from rlverify.records.claims import Claim
-from rlverify.records.measured import Evidence, Variant
+from rlverify.records.measured import SymptomEvidence
 from rlverify.reporting import phrasing
 from rlverify.reporting.report_data import ReportData, anchor, planted_code, spans
+from rlverify.verdicts.verdict import Record
 
-TITLES: Final[dict[Variant, str]] = {
-    "healthy": "healthy",
-    "faulty": "with the fault",
-    "documented_fix": "with the fix",
-}
+SHOWN_NAMES: Final = 3
+"""Symptoms that one row of a table names."""
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
@@ -55,7 +55,7 @@ def environment(own: Path | None) -> Environment:
         "grade": phrasing.grade,
         "difference": phrasing.difference,
         "spread": phrasing.spread,
-        "symptom": phrasing.symptom,
+        "sentence": phrasing.sentence,
         "interval": phrasing.interval,
         "claimed": phrasing.claimed_in_words,
         "origin": phrasing.origin,
@@ -64,8 +64,7 @@ def environment(own: Path | None) -> Environment:
     }
     made.filters.update(filters)
     made.globals.update(
-        titles=TITLES,
-        symptom_rows=symptom_rows,
+        table_of_values=table_of_values,
         cited=cited,
         planted_code=planted_code,
         limits=phrasing.limits,
@@ -97,17 +96,51 @@ def _cited(data: ReportData, cite: str) -> str:
     return f"[{cite}]({data.files[document]}?plain=1#{lines})"
 
 
-def symptom_rows(evidence: Evidence) -> list[list[str]]:
-    """One row a symptom: its name, then for each variant what became of it; the cells of a table."""
-    symptoms = dict.fromkeys(each.symptom for variant in evidence.variants for each in variant.symptoms)
-    return [
-        [cell(name), *(_outcome(*phrasing.symptom_outcome(name, each)) for each in evidence.variants)]
-        for name in symptoms
-    ]
+def table_of_values(record: Record, *, in_full: bool = False) -> str:
+    """The table of what was observed, with a row for each symptom; empty where there is none.
+
+    Unless in full, only symptoms are shown that are not as expected in some variant, and they share a row if their
+    values are the same and their names begin with the same word. What is not as expected is in bold type.
+    """
+    evidence = record.evidence.variants if record.evidence is not None else ()
+    variants = [{one.symptom: one for one in each.symptoms} for each in evidence]
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for name in dict.fromkeys(name for symptoms in variants for name in symptoms):
+        found = [symptoms.get(name) for symptoms in variants]
+        if not in_full and all(each is None or each.held_runs == each.runs for each in found):
+            continue
+        cells = ["-" if each is None else _emphasised(each) for each in found]
+        if len(found) == 1 and found[0] is not None:
+            cells.insert(0, "as stated" if found[0].before is None else cell(found[0].before))
+        rows.setdefault((name if in_full else name.partition(" ")[0], *cells), []).append(name)
+    bug = "as the document recommends" if record.claim.against_document else "with the bug"
+    planted = ["healthy", bug, "with the document's fix"]
+    columns = planted if len(variants) > 1 else ["expected if true", "measured"]
+    heading = ["value", *columns[: max(len(variants), 2)]]
+    table = [heading, ["---"] * len(heading), *([cell(_in_one(names)), *cells] for (_, *cells), names in rows.items())]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in table) if rows else ""
 
 
-def _outcome(values: str, outcome: str) -> str:
-    return f"{cell(values)}; {outcome}" if values else outcome
+def _emphasised(symptom: SymptomEvidence) -> str:
+    text = cell(phrasing.value(symptom))
+    return text if symptom.held_runs == symptom.runs else f"**{text}**"
+
+
+def _in_one(names: Sequence[str]) -> str:
+    """Names that begin alike, as one."""
+    if len(names) == 1:
+        return names[0]
+    split = [name.split(" ") for name in names]
+    start = min(_alike(split), min(map(len, split)) - 1)
+    end = min(_alike([words[:start:-1] for words in split]), min(map(len, split)) - start - 1)
+    rests = [" ".join(words[start : len(words) - end]) for words in split]
+    more = [f"and {len(rests) - SHOWN_NAMES} more"] if len(rests) > SHOWN_NAMES else []
+    return " ".join([*split[0][:start], " / ".join([*rests[:SHOWN_NAMES], *more]), *split[0][len(split[0]) - end :]])
+
+
+def _alike(names: Sequence[Sequence[str]]) -> int:
+    """How many words the names have in common at their start."""
+    return sum(1 for _ in takewhile(lambda words: len(set(words)) == 1, zip(*names, strict=False)))
 
 
 def prose(text: str) -> str:

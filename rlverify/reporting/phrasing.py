@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
 from dataclasses import replace
 from typing import Final
 
 from rlverify.records.claims import Claim, Figure, FixGrade, Verdict
-from rlverify.records.measured import FigureEvidence, SymptomEvidence, Variant, VariantEvidence
+from rlverify.records.measured import FigureEvidence, SymptomEvidence, Variant
 from rlverify.verdicts.verdict import Record
 
 LARGE: Final = 1000.0
@@ -48,8 +48,9 @@ def measured_in_words(measured: FigureEvidence, unit: str) -> str:
     return f"{measured.mean:g} {unit} ({interval}), {effect}, {measured.runs} runs"
 
 
-SHOWN_SYMPTOMS: Final = 3
 EMPTY: Final = "(empty)"
+REINJECTED: Final = re.compile(r" re-injected( \([^)]*\))?")
+SENTENCE_END: Final = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 
 FIX_WORDS: Final = {
     FixGrade.PARTIAL: "repairs only a part",
@@ -86,6 +87,7 @@ def told(record: Record) -> str:
 LIMITS: Final = {
     "reconstruction": "The document gives only a title; the bug that is re-injected is our reconstruction.",
     "implied": "The document does not state this, or not in the form that is tested.",
+    "reported": "Another project reported the bug, and nobody can check here whether it had it.",
     "toy": "Measured on a small synthetic problem, not in training runs.",
     "tensor": "Measured on one component, without training.",
 }
@@ -137,30 +139,55 @@ def _spread(own: str, record: Record, *, of_fix: bool) -> str:
     return f"{own} under the claim's own condition; of {len(others)} other conditions: {counts} ({told})"
 
 
-def symptom(record: Record) -> str:
-    """The first symptom of a defect that was re-injected, with its values; empty where it shows none."""
-    broken = _broken(record, "faulty")
-    return _told(broken[0]) if broken else ""
+def sentence(record: Record) -> str:
+    """What a person sees who tries what the claim is about, or else what it states."""
+    claim = record.claim
+    if not record.is_bug and (found := difference(record)):
+        return found
+    is_seen = record.as_expected and record.verdict is Verdict.CONFIRMED
+    seen = (claim.observed or SENTENCE_END.split(REINJECTED.sub("", claim.if_true))[0]) if is_seen else ""
+    return seen or claim.statement
 
 
-def difference(record: Record, most: int = SHOWN_SYMPTOMS) -> str:
+def difference(record: Record) -> str:
     """What measurement does not support, in a sentence or two; empty where it supports the claim."""
     if not record.is_unsupported or record.evidence is None:
         return ""
     if record.claim.figure is not None:
         return f"Measured: {interval(record)}{_more_or_less(record)}; {origin_and_claimed(record.claim.figure)}."
+    told = record.claim.fix_observed if record.is_bug else record.claim.observed
+    if told and record.as_expected:
+        return told
     if record.fix_grade in FIX_WORDS:
-        broken = _violated(record, "documented_fix", most, new=record.fix_grade is FixGrade.HARMFUL)
-        told = f"The fix {FIX_WORDS[record.fix_grade]}{f': {broken}' if broken else ''}."
-        return f"The defect is real. {told}" if record.verdict is Verdict.CONFIRMED else told
+        return f"The fix {FIX_WORDS[record.fix_grade]}{_first_value(record, 'documented_fix')}."
     if record.verdict is Verdict.NOT_REPRODUCED:
         return "The planted bug had no observable effect."
     if record.verdict is Verdict.CONFIRMED and record.claim.fault is None:
-        contradiction = ", and it contradicts the document" if record.contradicts_document else ""
-        return f"Observed{contradiction}: {_values(_symptoms(record, 'healthy'), most)}."
+        return f"Observed{', and it contradicts the document' * record.contradicts_document}."
     if record.verdict is Verdict.CONFIRMED:
-        return f"With what is described applied: {_violated(record, 'faulty', most)}."
-    return f"Measured: {_joined([_beside_expected(each) for each in _broken(record, 'healthy')], most)}."
+        return f"With what is described{_first_value(record, 'faulty')}."
+    return f"Measured{_first_value(record, 'healthy')}."
+
+
+def _first_value(record: Record, variant: Variant) -> str:
+    """The first symptom of a variant that is not as expected; of a harmful fix, one that it adds."""
+    is_harm = variant == "documented_fix" and record.fix_grade is FixGrade.HARMFUL
+    before = {each.symptom for each in _broken(record, "faulty")} if is_harm else set()
+    found = [each for each in _broken(record, variant) if each.symptom not in before]
+    if not found:
+        return ""
+    expected = f", expected {found[0].before or EMPTY}" if found[0].before is not None else ""
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return f": {found[0].symptom}: {value(found[0])}{expected}{more}"
+
+
+def value(symptom: SymptomEvidence) -> str:
+    """What was observed of a symptom, and how often where not every run is alike."""
+    held = symptom.held_runs == symptom.runs
+    told = ("as expected" if held else "not as expected") if symptom.after is None else symptom.after or EMPTY
+    return (
+        told if held or not symptom.held_runs else f"{told} (as expected in {symptom.held_runs} of {symptom.runs} runs)"
+    )
 
 
 def interval(record: Record) -> str:
@@ -187,57 +214,6 @@ def statement(claim: Claim) -> str:
     return f"Implied, not stated in this form: {claim.statement}" if claim.basis == "implied" else claim.statement
 
 
-def _violated(record: Record, variant: Variant, most: int, *, new: bool = False) -> str:
-    """The symptoms that are violated in a variant, with their values; only those that held with the fault, if new."""
-    broken = _broken(record, variant)
-    if new:
-        before = {each.symptom for each in _broken(record, "faulty")}
-        broken = [each for each in broken if each.symptom not in before]
-    return _values(broken, most)
-
-
 def _broken(record: Record, variant: Variant) -> list[SymptomEvidence]:
-    return [each for each in _symptoms(record, variant) if each.held_runs < each.runs]
-
-
-def _symptoms(record: Record, variant: Variant) -> tuple[SymptomEvidence, ...]:
     found = record.evidence.variant(variant) if record.evidence is not None else None
-    return () if found is None else found.symptoms
-
-
-def _values(symptoms: Sequence[SymptomEvidence], most: int) -> str:
-    return _joined([_told(each) for each in symptoms], most)
-
-
-def _joined(told: Sequence[str], most: int) -> str:
-    more = len(told[most:])
-    return "; ".join([*told[:most], *([f"and {more} more symptom{'s' * (more != 1)}"] if more else [])])
-
-
-def _told(symptom: SymptomEvidence) -> str:
-    held = symptom.held_runs == symptom.runs
-    if symptom.before is None or symptom.after is None:
-        return (
-            f"{symptom.symptom}: {'as it should be' if held else 'violated, with values that differ between machines'}"
-        )
-    if held:
-        return f"{symptom.symptom}: {symptom.after or EMPTY}"
-    return f"{symptom.symptom}: {symptom.after or EMPTY}, expected {symptom.before or EMPTY}"
-
-
-def _beside_expected(symptom: SymptomEvidence) -> str:
-    if symptom.before is None or symptom.after is None:
-        return f"{symptom.symptom}: not what is expected if true, with values that differ between machines"
-    return f"{symptom.symptom}: {symptom.after or EMPTY} (expected if true: {symptom.before or EMPTY})"
-
-
-def symptom_outcome(name: str, variant: VariantEvidence) -> tuple[str, str]:
-    """What became of a symptom in a variant: the values where they repeat (else empty), and how often it held."""
-    found = next((each for each in variant.symptoms if each.symptom == name), None)
-    if found is None:
-        return "", "not observed"
-    word = "violated" if found.held_runs == 0 else "holds"
-    count = found.runs if found.held_runs == 0 else found.held_runs
-    has_values = found.before is not None and found.after is not None
-    values = f"expected {found.before or EMPTY}; observed {found.after or EMPTY}" if has_values else ""
-    return values, f"{word} in {count}/{found.runs}"
+    return [] if found is None else [each for each in found.symptoms if each.held_runs < each.runs]

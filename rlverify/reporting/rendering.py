@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from rlverify.project.registry import Page
@@ -12,8 +13,8 @@ from rlverify.reporting.svg import draw
 
 
 def render_claims(data: ReportData) -> str:
-    """Render the page of the claims that have no page of their own."""
-    return render("claims.md.j2", data)
+    """Render the page of the claims that have no page of their own, each in full."""
+    return render("claims.md.j2", replace(data, in_full=True))
 
 
 CLAIMS_PAGE: Final = Page(CLAIMS, "Claims", "every claim that has no page of its own", (), render_claims)

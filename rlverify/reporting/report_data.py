@@ -5,29 +5,37 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import unified_diff
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from rlverify.evidence.evidence_files import FullAudit, load_full_audit
 from rlverify.project.citations import document_key
 from rlverify.project.content import Project
-from rlverify.project.planting import source_of_fault
+from rlverify.project.planting import SourceCode, source_of_fault
 from rlverify.project.registry import Page, Plot
 from rlverify.records.claims import Claim, Verdict
 from rlverify.verdicts.verdict import Record, with_conditions
 
+Code: TypeAlias = Mapping[str, tuple[SourceCode, SourceCode]]
+"""The healthy member that a fault replaces, and its replacement, by the name of the fault."""
 
-def planted_code(claim: Claim, code: Mapping[str, tuple[str, str]]) -> list[tuple[str, str]]:
-    """(title, source) of the bug and of the documented fix; empty where a claim plants nothing.
 
-    The healthy member is left out: a renamed local variable would make committed pages out of date.
+def planted_code(claim: Claim, code: Code, most: int) -> list[tuple[str, str]]:
+    """The bug of a claim and the documented fix, each next to the healthy code as a diff; empty without a fault.
+
+    :param most: how many lines of the healthy code are shown at most
     """
-    named = (("the bug", claim.fault), ("the documented fix", claim.documented_fix))
-    return [
-        (f"{title}, in place of {code[name][0]}", code[name][1])
-        for title, name in named
-        if name is not None and name in code
-    ]
+    named = (("bug", claim.fault), ("fix", claim.documented_fix))
+    return [(f"The {title}", _next_to(*code[name], most)) for title, name in named if name and name in code]
+
+
+def _next_to(healthy: SourceCode, planted: SourceCode, most: int) -> str:
+    lines = healthy.text.splitlines()
+    more = [f"# and {len(lines) - most} more lines"] if len(lines) > most else []
+    texts = ([*lines[:most], *more], planted.text.splitlines())
+    found = [*unified_diff(*texts, healthy.place, planted.place, n=len(lines), lineterm="")]
+    return "\n".join(line for line in found if not line.startswith("@@"))
 
 
 CLAIMS: Final = "claims.md"
@@ -44,6 +52,7 @@ class ReportData:
     :param files: path of each document, relative to the folder of reports, by key
     :param lines: the lines of each document, by key
     :param facts: what the project adds for its own templates, by name; see `rlverify.facts`
+    :param in_full: whether each claim is followed by its full record, as on the HTML page
     """
 
     records: tuple[Record, ...]
@@ -53,11 +62,12 @@ class ReportData:
     plots: Mapping[str, Plot] = field(default_factory=dict)
     templates: Path | None = None
     command: str = "rlverify"
-    code: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    code: Code = field(default_factory=dict)
     full_audit: FullAudit = field(default_factory=FullAudit)
     under_test: tuple[str, ...] = ()
     has_matrix: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
+    in_full: bool = False
 
     @property
     def remarks(self) -> Mapping[str, str]:
@@ -162,10 +172,10 @@ def collect(
     )
 
 
-def _code(project: Project) -> Mapping[str, tuple[str, str]]:
-    """What every fault and documented fix that a claim names replaces; nothing of one whose target is gone."""
+def _code(project: Project) -> Code:
+    """The code of every fault and documented fix that a claim names; nothing of one whose target is gone."""
     names = {name for claim in project.claims for name in (claim.fault, claim.documented_fix) if name is not None}
-    found = {name: source_of_fault(each) for name, each in project.faults.items() if name in names}
+    found = {name: source_of_fault(each, project.root) for name, each in project.faults.items() if name in names}
     return {name: sources for name, sources in found.items() if sources is not None}
 
 

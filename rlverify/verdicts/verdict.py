@@ -238,6 +238,13 @@ class Record:
         return [each.claim.condition for each in self.conditions if each.measured_verdict not in UNDER_CONDITION]
 
     @property
+    def is_bug(self) -> bool:
+        """Whether a defect was re-injected and does harm: the claim is CONFIRMED, and its severity is not none."""
+        claim = self.claim
+        is_defect = claim.kind in ("defect", "finding") and claim.fault is not None and not claim.against_document
+        return is_defect and claim.assessed != "none" and self.verdict is Verdict.CONFIRMED
+
+    @property
     def fix_fails(self) -> bool:
         """Whether the documented fix does not cure the defect."""
         return self.fix_grade not in (None, FixGrade.CURED, FixGrade.UNDECIDED)

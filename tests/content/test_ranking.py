@@ -10,7 +10,7 @@ import pytest
 from rlverify.records.claims import Basis, Scale, Severity
 from rlverify.verdicts.verdict import Record
 from tests.engine.reporting.records import CLAIM, figure, measured, simple
-from verification.pages.ranking import Cause, is_real_bug, phase, plan, ranked, real_bugs, wrong_statements
+from verification.pages.ranking import Cause, faults, phase, plan, ranked, wrong_statements
 
 
 def bug(number: int, severity: Severity | None = "high", **changes: Any) -> Record:
@@ -65,8 +65,8 @@ def test_severity_ranks_before_confidence_and_confidence_before_the_order() -> N
     ],
 )
 def test_real_bugs_and_wrong_statements_are_two_lists(record: Record, is_bug: bool, is_wrong: bool) -> None:
-    assert is_real_bug(record) is is_bug
-    assert len(real_bugs([record])) == int(is_bug)
+    assert record.is_bug is is_bug
+    assert len(faults([record])) == int(is_bug)
     assert len(wrong_statements([record])) == int(is_wrong)
 
 

@@ -220,7 +220,7 @@ def documents(project: Project, reports: Path) -> DocumentFacts:
 def effects(project: Project, _reports: Path) -> Mapping[str, str]:
     """A line of each claim's section: what its defect does to a training run."""
     content = toml_of(project.folder / EFFECTS, partial(CatalogueError, EFFECTS, "", ""))
-    how = f"- In a training run ([how it was measured]({content['about']}))"
+    how = f"- [In a training run]({content['about']})"
     return {claim: f"{how}: {prose(text)}" for claim, text in content["effects"].items()}
 
 

@@ -2,52 +2,93 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from rlverify import page
-from rlverify.records.claims import Verdict
 from rlverify.reporting.markdown import render
-from rlverify.reporting.phrasing import outcome
 from rlverify.reporting.report_data import ReportData
-from rlverify.verdicts.verdict import Record
+from verification.pages.outline import first_line, sections
+from verification.pages.overview import row_of
+from verification.pages.ranking import faults, findings, plan
 
-BUG_REPORT: Final = "bug-report.md"
-PLAIN: Final = (
-    ("potential-problems.md", "Potential problems", "what document 000 expects to go wrong", ["000"]),
-    ("integration-analysis.md", "Integration analysis", "what document 001 says became of it", ["001"]),
-    ("fix-summary.md", "Fix summary", "the fix of document 003, with a migration guide", ["003"]),
-    ("ppo-verification.md", "PPO verification", "the findings of document 004", ["004"]),
-    ("findings.md", "Findings", "what no document says", ["contradictions", "figures", "findings", "nulls"]),
+DOCUMENTS: Final = (
+    (
+        "potential-problems.md",
+        "Potential problems",
+        "000",
+        "what document 000 expects to go wrong",
+        "Document 000 lists seven problems that may arise between UPGD, population-based training, twin critics and "
+        "variance gradient scaling (VGS). Each is planted in `rlcore` and measured.",
+    ),
+    (
+        "integration-analysis.md",
+        "Integration analysis",
+        "001",
+        "what document 001 says became of it",
+        "Document 001 says that the problems of [document 000](potential-problems.md) are fixed and that the four "
+        "techniques work together.",
+    ),
+    (
+        "bug-report.md",
+        "Bug report",
+        "002",
+        "the ten bugs of document 002",
+        "Document 002 describes one open bug, #10, and says that nine earlier ones are fixed. Each is planted in "
+        "`rlcore` and measured: without it, with it, and with the document's fix.",
+    ),
+    (
+        "fix-summary.md",
+        "Fix summary",
+        "003",
+        "the fix of document 003, with a migration guide",
+        "Document 003 describes one fix: a member that copies another member's policy also copies its statistics of "
+        "variance gradient scaling (VGS).",
+    ),
+    (
+        "ppo-verification.md",
+        "PPO verification",
+        "004",
+        "the findings of document 004",
+        "Document 004 confirms, partly confirms or rejects seven findings about the learning algorithm. Each is tested "
+        "again here.",
+    ),
 )
-"""Name, title, description and documents of each page that its template makes alone."""
+"""Name, title, document, description and first sentences of each page that answers a document."""
 
 
-def _rendered(template: str) -> Callable[[ReportData], str]:
-    return lambda data: render(template, data)
+def _of_document(name: str, title: str, document: str, intro: str) -> Callable[[ReportData], str]:
+    def rendered(data: ReportData) -> str:
+        facts = data.facts["documents"]
+        records = sorted(data.at_home(name), key=lambda each: first_line(document, each.claim.cites))
+        return render(
+            "document.md.j2",
+            data,
+            title=title,
+            document=document,
+            intro=intro,
+            records=records,
+            counts=row_of(title, name, records),
+            bugs=faults(records, facts.causes),
+            wrong=findings((each for each in records if each.contradicts_document), facts.causes),
+            due=[each for found in plan(records, facts.causes).values() for each in found],
+            sections=sections(data, document, records),
+            tests=[each for each in facts.tests or () if each.document == document],
+        )
+
+    return rendered
 
 
-for _name, _title, _about, _documents in PLAIN:
-    page(_name, title=_title, about=_about, documents=_documents)(_rendered(f"{_name}.j2"))
+for _name, _title, _document, _about, _intro in DOCUMENTS:
+    page(_name, title=_title, about=_about, documents=[_document])(_of_document(_name, _title, _document, _intro))
 
 
-@page(BUG_REPORT, title="Bug report", about="the ten bugs of document 002", documents=["002"])
-def bug_report(data: ReportData) -> str:
-    """Render each symptom with and without the bug, and what notices it."""
-    return render(f"{BUG_REPORT}.j2", data, statistics=_statistics(data.at_home(BUG_REPORT)))
-
-
-def _statistics(records: Sequence[Record]) -> list[tuple[str, int]]:
-    """(what, how many) of what was measured for the claims of the page."""
-    evidence = [record.evidence for record in records if record.evidence is not None]
-    variants = [variant for each in evidence for variant in each.variants]
-    verdicts = Counter(outcome(record) for record in records)
-    order = [*(verdict.value for verdict in Verdict), "NO EVIDENCE"]
-    return [
-        ("claims", len(records)),
-        *((f"of them {name}", verdicts[name]) for name in order if verdicts[name]),
-        ("runs", sum(each.runs for each in variants)),
-        ("symptoms looked at, over all variants", sum(len(each.symptoms) for each in variants)),
-        ("tests that must detect a planted fault", len({test for each in records for test in each.claim.killed_by})),
-    ]
+@page(
+    "findings.md",
+    title="Findings",
+    about="what no document says",
+    documents=["contradictions", "figures", "findings", "nulls"],
+)
+def of_findings(data: ReportData) -> str:
+    """The page as GitHub-flavoured Markdown."""
+    return render("findings.md.j2", data, records=data.at_home("findings.md"))

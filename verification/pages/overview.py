@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,12 @@ from rlverify.verdicts.verdict import Record
 from verification.pages.ranking import (
     PHASES,
     SEVERITIES,
+    SEVERITY_RULE,
     STATUSES,
     Finding,
     Phase,
-    is_real_bug,
+    faults,
     plan,
-    real_bugs,
     status_of_statement,
     wrong_statements,
 )
@@ -32,6 +33,7 @@ BASES: Final[dict[Basis | None, str]] = {
     "behaviour": "behaviour in words",
     "reconstruction": "title only; our reconstruction",
     "implied": "not stated in this form, only implied",
+    "reported": "nothing; the original project reported it",
     None: "no class in the catalogue",
 }
 """What a document gives for a claim, in words."""
@@ -61,7 +63,9 @@ class Overview:
 
     :param shown: how many bugs, wrong statements and actions of each phase the index shows
     :param severities: how many bugs have which severity, the most severe first
-    :param stated_bugs: how many bugs a document states
+    :param origins: how many bugs a document states, how many were measured here, how many are only reported
+    :param certain: how many statements are certain, and why the others are not
+    :param own: findings about the code under test as it is
     :param depending: claims of which the verdict, or the grade of the fix, depends on the conditions
     :param opposed: of how many of these the opposite was measured
     :param components: how many claims were measured on one component
@@ -75,7 +79,9 @@ class Overview:
     statements: IndexRow
     findings: IndexRow
     severities: Mapping[str, int]
-    stated_bugs: int
+    origins: Mapping[str, int]
+    certain: Mapping[str, int]
+    own: Sequence[Record]
     depending: Sequence[Record]
     opposed: int
     components: int
@@ -93,7 +99,7 @@ def of_project(_project: Project, _reports: Path) -> Callable[[ReportData], Over
 def overview(data: ReportData) -> Overview:
     """Rank and count all claims."""
     causes = data.facts["documents"].causes
-    bugs = real_bugs(data.claims, causes)
+    bugs = faults(data.claims, causes)
     found = [bug.first.claim.assessed for bug in bugs]
     depending = _depending(data)
     by_basis = [
@@ -104,12 +110,14 @@ def overview(data: ReportData) -> Overview:
         bugs=bugs,
         wrong=wrong_statements(data.claims, causes),
         plan=plan(data.claims, causes),
-        rows=[_row(title, "", records) for title, records in by_basis if records],
-        rows_by_page=[_row(each.title, each.name, records) for each, records in at.items() if records],
-        statements=_row("All statements", "", data.statements),
-        findings=_row("Findings of our own", "", data.findings),
+        rows=[row_of(title, "", records) for title, records in by_basis if records],
+        rows_by_page=[row_of(each.title, each.name, records) for each, records in at.items() if records],
+        statements=row_of("All statements", "", data.statements),
+        findings=row_of("Findings of our own", "", data.findings),
         severities={severity: found.count(severity) for severity in SEVERITIES if severity in found},
-        stated_bugs=sum(any(each.claim.kind != "finding" for each in bug.records) for bug in bugs),
+        origins={origin: [_origin(bug) for bug in bugs].count(origin) for origin in ("stated", "measured", "reported")},
+        certain=_certain(data.statements),
+        own=[each for each in data.findings if each.claim.fault is None and not each.contradicts_document],
         depending=depending,
         opposed=sum(is_opposed(record) for record in depending),
         components=sum(each.claim.scale == "tensor" for each in data.claims),
@@ -124,11 +132,31 @@ def is_opposed(record: Record) -> bool:
     return of_claim or (record.fix_depends and record.has_opposite(of_fix=True))
 
 
+def _origin(bug: Finding) -> str:
+    if any(each.claim.kind != "finding" for each in bug.records):
+        return "stated"
+    return "reported" if bug.first.claim.basis == "reported" else "measured"
+
+
+def _certain(statements: Sequence[Record]) -> Mapping[str, int]:
+    """How many statements are certain; each other counts once, under the first reason that applies."""
+    reasons = Counter(
+        "holes" if status_of_statement(each) == STATUSES[4]
+        else "reconstructed" if each.claim.basis in NOT_STATED
+        else "depends" if status_of_statement(each) == STATUSES[3]
+        else "small" if each.confidence != "high"
+        else "certain"
+        for each in statements
+    )  # fmt: skip
+    return {reason: reasons[reason] for reason in ("certain", "holes", "reconstructed", "depends", "small")}
+
+
 def _depending(data: ReportData) -> list[Record]:
     return [record for record in data.claims if status_of_statement(record) == STATUSES[3]]
 
 
-def _row(title: str, page: str, records: Iterable[Record]) -> IndexRow:
+def row_of(title: str, page: str, records: Iterable[Record]) -> IndexRow:
+    """Count the claims of a page, or of some other kind."""
     found = [status_of_statement(record) for record in records]
     return IndexRow(title, page, len(found), *(found.count(status) for status in STATUSES))
 
@@ -137,7 +165,7 @@ def _row(title: str, page: str, records: Iterable[Record]) -> IndexRow:
 def action_plan(data: ReportData) -> str:
     """The page as GitHub-flavoured Markdown."""
     found = plan(data.claims, data.facts["documents"].causes)
-    return render("action-plan.md.j2", data, plan=found, phases=PHASES, is_real_bug=is_real_bug)
+    return render("action-plan.md.j2", data, plan=found, phases=PHASES, severities=SEVERITY_RULE)
 
 
 @page(

@@ -1,10 +1,22 @@
 "use strict";
 (() => {
+  const reveal = () => {
+    const place = document.getElementById(location.hash.slice(1));
+    for (let each = place; each; each = each.parentElement) if (each.matches("details")) each.open = true;
+    const inside = place?.querySelector(":scope > details");
+    if (inside) inside.open = true;
+    place?.scrollIntoView();
+  };
+  addEventListener("hashchange", reveal);
+  reveal();
+
   const heading = document.getElementById("all-claims-every-claim");
   let scroll = heading;
   while (scroll && !scroll.matches(".scroll")) scroll = scroll.nextElementSibling;
   if (!scroll) return;
   const rows = [...scroll.querySelectorAll("tbody tr")];
+  const full = (row) => document.getElementById(`full-${row.querySelector("a").hash.slice(1)}`)?.closest("details");
+  const texts = new Map(rows.map((row) => [row, (row.textContent + (full(row)?.textContent ?? "")).toLowerCase()]));
   const form = document.createElement("form");
   const shown = document.createElement("p");
   form.setAttribute("role", "search");
@@ -19,7 +31,7 @@
   };
   const search = field("search", document.createElement("input"));
   search.type = "search";
-  const filters = [...scroll.querySelectorAll("th")].slice(1, -1).map((header, index) => {
+  const filters = [...scroll.querySelectorAll("th")].slice(1).map((header, index) => {
     const select = field(header.textContent, document.createElement("select"));
     const counts = new Map();
     const value = (row) => row.cells[index + 1].textContent;
@@ -32,8 +44,7 @@
   const update = () => {
     const words = search.value.toLowerCase().split(/\s+/);
     for (const row of rows) {
-      const text = row.textContent.toLowerCase();
-      row.hidden = !(words.every((word) => text.includes(word)) && filters.every((holds) => holds(row)));
+      row.hidden = !(words.every((word) => texts.get(row).includes(word)) && filters.every((holds) => holds(row)));
     }
     shown.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} claims`;
   };

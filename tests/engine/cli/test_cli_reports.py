@@ -156,10 +156,8 @@ def test_a_report_has_a_hole_where_evidence_is_missing(toy: Command, reports: Pa
     assert is_one_line(errors, "TOY-02: has no evidence; run `rlverify audit --update`")
     text = (reports / "index.md").read_text(encoding="utf-8")
     assert "**1 without evidence**: TOY-02" in text
-    assert "| toy | - | - | NO EVIDENCE | - | `rlverify reproduce TOY-02` |" in (reports / "all-claims.md").read_text(
-        encoding="utf-8"
-    )
-    assert "| open | NO EVIDENCE | CONFIRMED |" in (reports / "claims.md").read_text(encoding="utf-8")
+    assert "| toy | - | - | NO EVIDENCE | - |" in (reports / "all-claims.md").read_text(encoding="utf-8")
+    assert "**NO EVIDENCE** (expected CONFIRMED)." in (reports / "claims.md").read_text(encoding="utf-8")
 
 
 def test_report_renders_the_committed_evidence(toy: Command, reports: Path, audited: Path) -> None:
@@ -169,6 +167,16 @@ def test_report_renders_the_committed_evidence(toy: Command, reports: Path, audi
     assert toy("report", "--reports", reports)[0] == 0
     assert (reports / "claims.md").read_bytes() == (audited / "claims.md").read_bytes()
     assert toy("report", "--check", "--reports", reports) == (0, "", "")
+
+
+def test_quoted_code_is_compared_by_report_check_and_not_by_the_audit(toy: Command, reports: Path) -> None:
+    page, text = reports / "claims.md", (reports / "claims.md").read_text(encoding="utf-8")
+    assert "\n+++ " in text
+    page.write_text(text.replace("\n+++ ", "\n+++ moved/", 1), encoding="utf-8")
+    assert is_one_line(toy("report", "--check", "--reports", reports)[2], "claims.md: is not what the committed")
+    assert toy("audit", "--reports", reports)[0] == 0
+    page.write_text(f"{text}\n```diff\nadded\n```\n", encoding="utf-8")
+    assert toy("audit", "--reports", reports)[0] == 1
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
@@ -196,8 +204,8 @@ def test_a_report_of_evidence_that_does_not_fit_says_so(toy: Command, reports: P
     ).read_text(encoding="utf-8")
     text = (reports / "claims.md").read_text(encoding="utf-8")
     assert "**2 stale**, measured for other settings of the claim: TOY-05, NULL-TOY." in text
-    assert "| STALE | CONFIRMED |" in text
-    assert "NULL-TOY add replaced by itself | arithmetic | STALE |" in text
+    assert "**STALE** (expected CONFIRMED)." in text
+    assert "NULL-TOY add replaced by itself (arithmetic): STALE" in text
     content = json.loads(toy("report", "--json", "--reports", reports, project=project)[1])
     assert [each["claim"]["id"] for each in content["claims"] if each["misfits"]] == ["NULL-TOY", "TOY-05"]
     assert toy("audit", "--update", "--reports", reports, project=project)[0] == 0

@@ -113,11 +113,11 @@ def test_the_html_page_is_of_the_whole_audit_or_of_the_chosen_claims(report: Com
     text = target.read_text(encoding="utf-8")
     assert text == report("--format", "html")[1]
     assert text.startswith("<!doctype html>")
-    ids = re.findall(r'<a id="(.*?)"', text)
+    ids = re.findall(r'<a id="(?!full-)(.*?)"', text)
     assert len(ids) == 6
     assert ids[-1] == "null-toy"
     chosen = report(ids[0], "--format", "html")[1]
-    assert re.findall(r'<a id="(.*?)"', chosen) == ids[:1]
+    assert re.findall(r'<a id="(.*?)"', chosen) == [ids[0], f"full-{ids[0]}"]
 
 
 def test_chosen_claims_have_the_pages_that_every_project_has(capsys: pytest.CaptureFixture[str]) -> None:

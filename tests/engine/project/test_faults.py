@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,7 +17,7 @@ from toyproject import target
 
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import member_digest
-from rlverify.project.planting import healthy, null_fault_of, plant, source_of_fault, unreached_hint
+from rlverify.project.planting import SourceCode, healthy, null_fault_of, plant, source_of_fault, unreached_hint
 from rlverify.project.registry import FAULTS, Fault, add_fault, fault, get_fault, probe
 from rlverify.records.errors import FaultError, RegistrationError, StaleFaultError, UnknownNameError
 from tests.engine.in_process import fresh_projects
@@ -61,33 +62,38 @@ def unguarded(value: float, low: float, high: float) -> float:  # type: ignore[m
 
 
 @pytest.mark.parametrize(
-    ("owner", "member", "original", "place"),
+    ("owner", "member", "original", "healthy_code"),
     [
-        ("toyproject.target", "clip", target.clip, "toyproject.target:clip"),
-        ("toyproject.target:Average", "mean", MEAN, "toyproject.target:Average.mean"),
+        ("toyproject.target", "clip", target.clip, "def clip("),
+        ("toyproject.target:Average", "mean", MEAN, "def mean("),
     ],
 )
-def test_the_source_of_a_fault_is_shown_without_decorators_and_comments_for_tools(
-    owner: str, member: str, original: Callable[..., Any], place: str
+def test_the_source_of_a_fault_is_next_to_the_healthy_one_without_decorators_and_comments_for_tools(
+    owner: str, member: str, original: Callable[..., Any], healthy_code: str
 ) -> None:
-    assert source_of_fault(_fault(owner, member, unguarded, original)) == (
-        place,
+    found = source_of_fault(_fault(owner, member, unguarded, original), Path(target.__file__).parents[1])
+    assert found is not None
+    assert found[0].text.startswith(healthy_code)
+    assert '"""' not in found[0].text
+    assert re.fullmatch(r"toyproject/target\.py:\d+", found[0].place)
+    assert found[1] == SourceCode(
         'def unguarded(value: float, low: float, high: float) -> float:\n    """Neither end."""\n    return value',
+        __name__,  # outside the folder
     )
 
 
 def test_the_source_of_a_fault_that_is_a_lambda_is_the_statement_around_it() -> None:
     replacement = lambda value, low, high: 99  # noqa: E731
-    found = source_of_fault(_fault("toyproject.target", "clip", replacement, target.clip))
+    found = source_of_fault(_fault("toyproject.target", "clip", replacement, target.clip), Path())
     assert found is not None
-    assert found[1] == "replacement = lambda value, low, high: 99"
+    assert found[1].text == "replacement = lambda value, low, high: 99"
 
 
 def test_a_fault_without_a_target_or_without_a_source_shows_none() -> None:
     made = _fault("toyproject.target", "clip", target.clip, target.clip)
-    assert source_of_fault(replace(made, member="gone")) is None
+    assert source_of_fault(replace(made, member="gone"), Path()) is None
     compiled = eval("lambda value, low, high: 99")  # noqa: S307
-    assert source_of_fault(replace(made, replacement=compiled)) is None
+    assert source_of_fault(replace(made, replacement=compiled), Path()) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -70,6 +70,7 @@ def simple(number: int, **changes: object) -> Claim:
     plain = {
         "id": f"TOY-0{number}",
         "title": f"claim {number}",
+        "fault": f"forgets-{number}",
         "documented_fix": None,
         "fix_statement": "",
         "expected_fix_grade": None,

@@ -1,21 +1,35 @@
-"""The code that a claim's page shows."""
+"""The code that a claim's section shows: a bug next to the healthy code."""
 
 from __future__ import annotations
 
+from rlverify.project.planting import SourceCode
 from rlverify.reporting.report_data import planted_code
 from tests.engine.reporting.records import CLAIM, simple
 
-BUG = ("toy:load", "def forgets(): ...")
-OTHER = ("toy:save", "def remembers(): ...")
+HEALTHY = SourceCode("def load():\n    read()\n    check()\n    return 1", "toy/load.py:7")
+BUG = (HEALTHY, SourceCode("def forgets():\n    return 1", "faults/load.py:3"))
 
 
-def test_committed_pages_show_the_bug_and_the_fix_without_the_healthy_member() -> None:
-    assert planted_code(CLAIM, {"forgets": BUG, "remembers": OTHER}) == [
-        ("the bug, in place of toy:load", "def forgets(): ..."),
-        ("the documented fix, in place of toy:save", "def remembers(): ..."),
+def test_a_bug_and_its_fix_are_next_to_the_healthy_code_with_file_and_line() -> None:
+    shown = planted_code(CLAIM, {"forgets": BUG, "remembers": BUG}, 4)
+    assert [title for title, _ in shown] == ["The bug", "The fix"]
+    assert shown[0][1].splitlines() == [
+        "--- toy/load.py:7",
+        "+++ faults/load.py:3",
+        "-def load():",
+        "-    read()",
+        "-    check()",
+        "+def forgets():",
+        "     return 1",
     ]
 
 
+def test_long_healthy_code_is_cut() -> None:
+    ((_, shown),) = planted_code(CLAIM, {"forgets": BUG}, 2)
+    assert "-# and 2 more lines" in shown.splitlines()
+    assert "check()" not in shown
+
+
 def test_a_claim_that_plants_nothing_shows_no_code() -> None:
-    assert planted_code(simple(2, fault=None), {"forgets": BUG}) == []
-    assert planted_code(CLAIM, {}) == []
+    assert planted_code(simple(2, fault=None), {"forgets": BUG}, 4) == []
+    assert planted_code(CLAIM, {}, 4) == []

@@ -65,7 +65,7 @@ def test_every_kind_of_trouble_gets_its_verdict(troubleproject: Project, tmp_pat
     measured = {"UNREACHED", "UNDECIDED", "REGRESSED", *AS_EXPECTED}
     assert {path.stem for path in paths.evidence.iterdir()} == {"CRASH", *measured}
     assert (paths.evidence / "CRASH.json").read_text(encoding="utf-8") == to_json(KEPT)
-    assert "trouble of one kind | - | STALE | CONFIRMED |" in (paths.reports / "claims.md").read_text()
+    assert "trouble of one kind: **STALE** (expected CONFIRMED)." in (paths.reports / "claims.md").read_text()
     assert Committed(troubleproject, paths).check_report() == []
     again = audit(troubleproject, paths, update=False, executor=TWO, on_progress=lambda *_: None)
     assert {problem.subject for problem in again.problems} == {*REASONS}
