@@ -42,7 +42,6 @@ SEEDS: Final = 3
 """Runs of a figure, which has many more of its own."""
 LIMIT: Final = 300.0
 CORE: Final = "core"
-FIGURE_FLIPS: Final = {"CONFIRMED", "REFUTED"}
 
 
 @dataclass(frozen=True)
@@ -206,7 +205,7 @@ def flips(found: Sequence[Found]) -> list[tuple[Found, Found]]:
     pairs = [(base[each.claim], each) for each in found if each.name and each.claim in base]
     return [
         (was, now) for was, now in pairs if (was.verdict, was.grade) != (now.verdict, now.grade)
-        and (not was.claim.startswith("FIG-") or {was.verdict, now.verdict} == FIGURE_FLIPS)
+        and (not was.claim.startswith("FIG-") or {was.verdict, now.verdict} == {"CONFIRMED", "REFUTED"})
     ]  # fmt: skip
 
 
