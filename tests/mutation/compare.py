@@ -116,9 +116,7 @@ def main(asked: str = "*") -> int:
         print(error)
         return 2
     results = {
-        name: word
-        for name, word in read_results(_mutmut("results", "--all", "true")).items()
-        if _is_asked(name, asked)
+        name: word for name, word in read_results(_mutmut("results", "--all", "true")).items() if _is_asked(name, asked)
     }
     if not results:
         print(f"no mutant is named {asked}, so nothing was compared; run `make mutants`")
