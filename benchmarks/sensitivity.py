@@ -217,7 +217,7 @@ def report(found: Sequence[Found]) -> str:
         words = (f"{each.verdict}{f', fix {each.grade}' if each.grade else ''}" for each in (was, now))
         factor = "core's default" if now.factor == DEFAULT else f"times {now.factor:g}"
         rows.setdefault((now.claim, now.name, *words), []).append(factor)
-    table = [f"| {c} | `{n}` | {', '.join(f)} | {was} | {now} |" for (c, n, was, now), f in rows.items()]
+    table = [f"| {c} | `{n}` | {', '.join(f)} | {was} | {now} |" for (c, n, was, now), f in sorted(rows.items())]
     calm = ", ".join(sorted(claims - {now.claim for _, now in flips(found)})) or "none"
     count = f"{measured} verdicts of {len(claims)} claims were measured. No change of a setting changed: {calm}."
     return "\n".join(
