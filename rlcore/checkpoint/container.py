@@ -10,7 +10,6 @@ import os
 import secrets
 import stat
 import struct
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,14 +21,12 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 import torch
 import xxhash
+from filelock import FileLock, Timeout
 
 from rlcore.checkpoint import torch_file
 from rlcore.checkpoint.torch_file import RefusedError, quoted
 from rlcore.errors import CheckpointError, RLCoreError, StateError, warn_caller
 from rlcore.types import StateDict
-
-if sys.platform != "win32":
-    import fcntl
 
 PathOrFile: TypeAlias = "str | PathLike[str] | BinaryIO | BufferedIOBase"
 
@@ -177,18 +174,18 @@ def locked(path: Path) -> Iterator[None]:
     :raises CheckpointError: another process holds it
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
-        try:
-            if sys.platform != "win32":  # which has no flock
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.stat(path)  # noqa: PTH116  # else it was just let go
-        except (BlockingIOError, FileNotFoundError) as error:
-            words = "cannot be used, as another process is training in it; wait for it, or give another folder"
-            raise CheckpointError(path.parent, words) from error
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout as error:
+        words = "cannot be used, as another process is training in it; wait for it, or give another folder"
+        raise CheckpointError(path.parent, words) from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # Windows removes no open file
+            path.unlink()
+        lock.release()
 
 
 def _write_through_sibling(target: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
