@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import hashlib
 import mmap
@@ -129,7 +130,9 @@ def add_digest(file: BinaryIO) -> None:
 def _written(file: BinaryIO) -> memoryview:
     file.flush()
     if isinstance(file, BytesIO):
-        content = file.getbuffer()
+        content = memoryview(
+            bytearray(file.getbuffer())
+        )  # a view would outlive the buffer in the traceback of an error
     else:  # mapped, as the tensors need not be read; copied when written to, as torch takes no memory that is read-only
         content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     _check_size(len(content))
@@ -162,6 +165,8 @@ def write_atomic(path: str | PathLike[str], content: bytes | Callable[[BinaryIO]
     """
     with refusals_name(path, "written"):
         target = Path(path).resolve()
+        if target.is_symlink():  # Python 3.13 resolves a loop of links to one of them
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         if target.exists() and not target.is_file():
             raise RefusedError("is not a regular file, and is left as it is")
         _write_through_sibling(target, content)
