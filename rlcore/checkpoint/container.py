@@ -132,7 +132,7 @@ def _written(file: BinaryIO) -> memoryview:
     if isinstance(file, BytesIO):
         content = memoryview(
             bytearray(file.getbuffer())
-        )  # a view would outlive the buffer in the traceback of an error
+        )  # the traceback of an error would keep a view
     else:  # mapped, as the tensors need not be read; copied when written to, as torch takes no memory that is read-only
         content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     _check_size(len(content))
