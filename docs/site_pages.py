@@ -22,6 +22,8 @@ PATTERNS = (
     "examples/**/*.py",
 )
 REFERENCE = re.compile(r'<autoref[^>]* identifier="([^"]*)"[^>]*>(.*?)</autoref>')
+ROLE = re.compile(r":(?:class|func|meth|attr):(?=<code>)")
+NESTED = re.compile(r"^  (?=- )", re.MULTILINE)
 LINES = re.compile(r"(\?plain=1#L\d+)-L\d+")
 
 
@@ -36,12 +38,12 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Show an audited document line by line, so that citations lead to their line; of several lines, to the first."""
     if not page.file.src_uri.startswith(DOCUMENTS):
-        return LINES.sub(r"\1", markdown)
+        return NESTED.sub("    ", LINES.sub(r"\1", markdown))  # Python-Markdown wants four spaces
     lines = (f'<span id="L{n}">{n:4}  {html.escape(text)}</span>' for n, text in enumerate(markdown.splitlines(), 1))
     page.meta["search"] = {"exclude": True}
     return f"# Document {page.file.name[:3]}\n\n<pre>" + "\n".join(lines).replace("\n\n", "\n") + "</pre>"
 
 
 def on_page_content(content: str, page: Any, **_: Any) -> str:
-    """Restore what looks like a reference to the Python API, such as `state[0]['step']`, on other pages."""
-    return content if page.file.name == "api" else REFERENCE.sub(r"[\2][\1]", content)
+    """Leave roles of Sphinx out of the Python API; on other pages, restore what only looks like a reference to it."""
+    return ROLE.sub("", content) if page.file.name == "api" else REFERENCE.sub(r"[\2][\1]", content)
