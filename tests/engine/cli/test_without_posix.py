@@ -21,7 +21,7 @@ def make():
 
 def run(folder: Path, *words: str) -> tuple[int, str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "cp1252:replace"}
-    command = [sys.executable, "-m", "tests.support.without_posix", *words]
+    command = [sys.executable, "-m", "tests.engine.without_posix", *words]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 

@@ -1,4 +1,4 @@
-"""Runs the command line without what Windows lacks: ``python -m tests.support.without_posix COMMAND...``."""
+"""Runs the command line without what Windows lacks: ``python -m tests.engine.without_posix COMMAND...``."""
 
 from __future__ import annotations
 
