@@ -130,9 +130,7 @@ def add_digest(file: BinaryIO) -> None:
 def _written(file: BinaryIO) -> memoryview:
     file.flush()
     if isinstance(file, BytesIO):
-        content = memoryview(
-            bytearray(file.getbuffer())
-        )  # the traceback of an error would keep a view
+        content = memoryview(bytearray(file.getbuffer()))  # the traceback of an error would keep a view
     else:  # mapped, as the tensors need not be read; copied when written to, as torch takes no memory that is read-only
         content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     _check_size(len(content))
