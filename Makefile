@@ -10,7 +10,8 @@ export PIP_CONSTRAINT := constraints.txt
 # Where it is set, as in many containers, each of the thousands of worker processes compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: audit test test-slow coverage libraries search gate matrix mutants bench bench-cuda docs lint types format clean
+.PHONY: audit test test-slow coverage libraries search gate matrix mutants sensitivity bench bench-cuda docs lint types format
+.PHONY: clean
 
 audit: $(VENV)/.ready
 	$(VENV)/bin/rlverify audit
@@ -45,16 +46,23 @@ gate: $(VENV)/.ready
 matrix: $(VENV)/.ready
 	$(VENV)/bin/rlverify matrix
 
-# Hours for all; ONLY='rlcore.functional.clipping*' takes minutes. Interrupted, it goes on where it stopped.
+# Many hours for all; ONLY='rlcore.functional.clipping*' takes minutes, and SAMPLE=300 runs some that are drawn at random.
+# Interrupted, it goes on where it stopped.
 # Commands that tests start must import the mutants, and folders that a test made once must outlive its session.
 # Tests of the encoding of files need a Python that follows the locale.
 ONLY ?= *
+SAMPLE ?=
 mutants: $(VENV)/.ready
 	$(RUN) pip install --quiet --editable '.[dev,mutation]'
 	mkdir -p mutants
-	folder=$$(mktemp -d) && trap 'rm -rf $$folder' EXIT && PYTHONUTF8=0 PYTHONPATH=$(CURDIR)/mutants PYTEST_DEBUG_TEMPROOT=$$folder \
-	  PYTEST_ADDOPTS="-o tmp_path_retention_count=1000000" $(RUN) mutmut run $(if $(filter-out *,$(ONLY)),'$(ONLY)')
-	$(RUN) tests.mutation.compare '$(ONLY)'
+	set -f; folder=$$(mktemp -d) && trap 'rm -rf $$folder' EXIT && PYTHONUTF8=0 PYTHONPATH=$(CURDIR)/mutants \
+	  PYTEST_DEBUG_TEMPROOT=$$folder PYTEST_ADDOPTS="-o tmp_path_retention_count=1000000" \
+	  $(RUN) $(if $(SAMPLE),tests.mutation.sample $(SAMPLE),mutmut run $(filter-out *,$(ONLY)))
+	$(if $(SAMPLE),,$(RUN) tests.mutation.compare '$(ONLY)')
+
+# The headline claims again under other settings, one setting at a time; hours.
+sensitivity: $(VENV)/.ready
+	$(RUN) benchmarks.sensitivity --again --processes 4
 
 bench: $(VENV)/.ready
 	$(RUN) benchmarks.speed run

@@ -45,6 +45,8 @@ LIMIT: Final = 180
 """Seconds that one run may take."""
 SHOWN: Final = 100
 """Characters of an error that are kept."""
+OWN_ERRORS: Final = ("CheckpointError", "SettingError", "StateError")
+OWN_CHECK: Final = " at a check of rlcore, which another system may lack"
 FOLDER: Final = Path("reports/measured")
 HEALTHY: Final = ""
 CHANCE: Final = tuple(f"other-random-numbers-{number}" for number in range(6))
@@ -203,7 +205,7 @@ def effect_in_words(
     """
     errors = sorted({each.error for each in runs if each.error})
     if len([each for each in runs if each.error]) == len(runs):
-        return f"every run stops: {errors[0]}"
+        return f"every run stops{OWN_CHECK if errors[0].startswith(OWN_ERRORS) else ''}: {errors[0]}"
     if all(each.executions == 0 for each in runs if not each.error):
         return "none seen: this run does not execute the code"
     if all(each.digest == healthy[each.seed].digest for each in runs):
@@ -272,9 +274,9 @@ rate is explored from 1e-4 to 3e-3. The defect is planted in the whole run. The 
 of the last 20 episodes of each member, against the run of the same seed without a defect: the mean over
 {len(SEEDS)} seeds, and the smallest and the largest change. For comparison, {len(CHANCE)} further runs of each seed
 have no defect: they start from the same weights and draw other random numbers. An effect is "no more than chance" if
-its mean is within the range that these runs predict for 95 of 100 such means. The runs show what a user sees in this
-setting; they do not show that a defect is harmless elsewhere. A population checks the state that members exchange, so
-some defects stop it although a single model would train on.
+its mean is within the range that these runs predict for 95 of 100 such means. {len(SEEDS)} seeds cannot show an effect
+below about a third. The runs show what a user sees in this setting; they do not show that a defect is harmless
+elsewhere. Where a check of this core stops the run, that is no effect of the defect on learning.
 """
 
 

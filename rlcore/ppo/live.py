@@ -107,7 +107,7 @@ def set_hyperparameters(model: ConfiguredPPO, hyperparams: Mapping[str, Any]) ->
     """Change settings of a live model; weights, moments, statistics and progress stay.
 
     The change reaches everything that holds a copy, and what ``model.save()`` writes. The discount by which
-    VecNormalize scales rewards stays, and so does the seed of an optimizer's noise.
+    VecNormalize scales rewards stays, and so does the seed of an optimizer's noise: another one is refused.
 
     :param hyperparams: settings by name, of :class:`rlcore.ppo.settings.PPOSettings` or of the model's optimizer
         (``sigma``, ``weight_decay``, ``lr``)
@@ -155,8 +155,11 @@ def _placed(hyperparams: Mapping[str, Any], present: Any) -> dict[str, Any]:
     before = present.optimizer_kwargs or {}
     given = changes.get("optimizer_kwargs", before if options else None)
     if isinstance(given, Mapping):  # any other value is refused as optimizer_kwargs
-        merged = {**{name: given[name] for name in given if name != "seed"}, **options}
-        changes["optimizer_kwargs"] = {**merged, "seed": before["seed"]} if "seed" in before else merged
+        kept = {"seed": before["seed"]} if "seed" in before else {}
+        if given.get("seed") not in (None, kept.get("seed")):
+            reason = f"optimizer_kwargs['seed']={given['seed']!r} cannot change in a model that exists"
+            raise SettingError("optimizer_kwargs['seed']", f"{reason}: its noise goes on; build another model with it")
+        changes["optimizer_kwargs"] = {**{name: given[name] for name in given if name != "seed"}, **options, **kept}
     return changes
 
 

@@ -47,6 +47,10 @@ STOPPED = [replace(each, error="KeyError: 'x'", length=0.0) for each in FAULTY]
         ),
         (STOPPED, "every run stops: KeyError: 'x'"),
         (
+            [replace(each, error="SettingError: x") for each in STOPPED],
+            "every run stops at a check of rlcore, which another system may lack: SettingError: x",
+        ),
+        (
             [FAULTY[0], STOPPED[1]],
             "episode length -20 % (seeds: -20 to -20), no more than chance; 1 of 2 runs stop: KeyError: 'x'",
         ),

@@ -56,6 +56,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (exploit, recovery_conditions):
         monkeypatch.setattr(module, "UPDATES_BEFORE", 2)
         monkeypatch.setattr(module, "UPDATES_AFTER", 5)
+    monkeypatch.setattr(exploit, "UPDATES_WATCHED", 5)
     monkeypatch.setattr(recovery_conditions, "EARLY", 2)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutation.compare import LIST, Explained, is_wording, problems, read_list, read_results
+from tests.mutation.sample import drawn
 
 RESULTS = """
     rlcore.a.x_f__mutmut_1: killed
@@ -86,6 +87,19 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 def test_an_explanation_is_of_one_line_and_not_of_a_number() -> None:
     (told,) = found(Explained(SECOND.id, "return 3", SECOND.why))
     assert told == "rlcore.a.x_f__mutmut_2: is another mutant than the one that is explained"
+
+
+def test_a_sample_is_the_same_for_the_same_seed_and_another_for_another() -> None:
+    names = [f"rlcore.a.x_f__mutmut_{number}" for number in range(1000)]
+    first = drawn(names, 300, 1)
+    assert first == drawn(set(names), 300, 1) != drawn(names, 300, 2)
+    assert len(set(first) & set(names)) == 300
+    assert sorted(drawn(names, 2000, 1)) == sorted(names)
+
+
+def test_patterns_that_are_asked_for_are_separated_by_spaces() -> None:
+    left = problems(read_results(RESULTS), [], lambda _: "", f"rlcore.b.* {SECOND.id}")
+    assert {each.partition(":")[0] for each in left} == {SECOND.id, "rlcore.b.x_g__mutmut_1", "rlcore.b.x_g__mutmut_2"}
 
 
 def test_explanations_of_mutants_that_were_not_asked_for_are_left_alone() -> None:

@@ -63,10 +63,10 @@ def problems(results: Mapping[str, str], explained: Iterable[Explained], show: S
     """What is unexplained, and what is explained and should not be.
 
     :param show: gives the difference that a mutant makes
-    :param asked: pattern of the mutants that were to be run
+    :param asked: patterns of the mutants that were to be run, separated by spaces
     """
-    known = {each.id: each for each in explained if fnmatch(each.id, asked)}
-    run = {name: outcome for name, outcome in results.items() if fnmatch(name, asked)}
+    known = {each.id: each for each in explained if _is_asked(each.id, asked)}
+    run = {name: outcome for name, outcome in results.items() if _is_asked(name, asked)}
     found = [f"{name}: was not run" for name, outcome in run.items() if outcome == NOT_RUN]
     for name in sorted(name for name, outcome in run.items() if outcome not in (*KILLED, NOT_RUN)):
         difference = show(name)
@@ -76,6 +76,10 @@ def problems(results: Mapping[str, str], explained: Iterable[Explained], show: S
             found.append(f"{name}: is another mutant than the one that is explained\n{difference}")
     gone = [name for name in known if run.get(name) in (None, *KILLED)]
     return found + [f"{name}: is explained, and {run.get(name, 'does not exist')}; remove it" for name in gone]
+
+
+def _is_asked(name: str, asked: str) -> bool:
+    return any(fnmatch(name, pattern) for pattern in asked.split())
 
 
 def is_wording(difference: str) -> bool:
@@ -99,6 +103,11 @@ def _mutmut(*arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+def names_of_mutants() -> set[str]:
+    """Every mutant that ``mutmut run`` has made."""
+    return set(read_results(_mutmut("results", "--all", "true")))
+
+
 def main(asked: str = "*") -> int:
     """Compare, print every problem and the counts."""
     try:
@@ -107,7 +116,7 @@ def main(asked: str = "*") -> int:
         print(error)
         return 2
     results = {
-        name: word for name, word in read_results(_mutmut("results", "--all", "true")).items() if fnmatch(name, asked)
+        name: word for name, word in read_results(_mutmut("results", "--all", "true")).items() if _is_asked(name, asked)
     }
     if not results:
         print(f"no mutant is named {asked}, so nothing was compared; run `make mutants`")

@@ -7,7 +7,7 @@ from typing import Final
 
 from rlcore import DistributionalPPO
 from rlverify import experiment
-from verification.experiments.exploit import UPDATES_AFTER, UPDATES_BEFORE, recovery
+from verification.experiments.exploit import UPDATES_AFTER, UPDATES_BEFORE, adaptation, recovery
 from verification.experiments.second_environment import in_drift
 from verification.experiments.training import update
 from verification.probes.make import Make
@@ -32,6 +32,24 @@ def double(make: Make, seed: int) -> Mapping[str, float]:
 def in_the_second_environment(make: Make, seed: int) -> Mapping[str, float]:
     """In Drift, where the return is the reward of a step."""
     return recovery(in_drift(make), seed, UPDATES_BEFORE, UPDATES_AFTER, mean_reward)
+
+
+@experiment("statistics-after-exploit-early")
+def statistics_early(make: Make, seed: int) -> Mapping[str, float]:
+    """About half as long before the exploit."""
+    return adaptation(make, seed, EARLY)
+
+
+@experiment("statistics-after-exploit-double")
+def statistics_double(make: Make, seed: int) -> Mapping[str, float]:
+    """Twice as long before the exploit."""
+    return adaptation(make, seed, 2 * UPDATES_BEFORE)
+
+
+@experiment("statistics-after-exploit-drift")
+def statistics_in_the_second_environment(make: Make, seed: int) -> Mapping[str, float]:
+    """In Drift."""
+    return adaptation(in_drift(make), seed, UPDATES_BEFORE)
 
 
 def mean_reward(model: DistributionalPPO) -> float:

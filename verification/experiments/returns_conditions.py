@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,21 @@ def longer(make: Make, seed: int) -> Mapping[str, float]:
 def in_the_second_environment(make: Make, seed: int) -> Mapping[str, float]:
     """In Drift."""
     return lags(in_drift(make), seed)
+
+
+@experiment("lag-of-the-return-scale-settings")
+def under_other_settings(make: Make, seed: int) -> Mapping[str, float]:
+    """With a policy that does not change, under a faster decay and with shorter rollouts."""
+    settings: dict[str, dict[str, Any]] = {
+        "decay 0.2": {"return_scale_decay": 0.2},
+        "rollouts of 64": {"n_steps": 4, "batch_size": 64},
+    }
+    return {
+        f"bias under an unchanging policy, {name}": float(
+            np.mean(errors_of_updates(model_of(make, seed, "snapshot", **STILL, **own), UPDATES_STILL)[WARMED_IN:])
+        )
+        for name, own in settings.items()
+    }
 
 
 def lags(make: Make, seed: int) -> Mapping[str, float]:

@@ -204,7 +204,8 @@ def documents(project: Project, reports: Path) -> DocumentFacts:
     checklists = load_checklists(project.folder, project.documents)
     found = load_tables(project.catalogue_folder, project.documents, {claim.id for claim in project.claims})
     stated = [cite for claim in project.claims for cite in claim.cites]
-    measured = [cite for each in checklists for item in each.item if item.claims or item.tests for cite in item.cites]
+    items = [item for each in checklists for item in each.item if item.claims and not item.tests]
+    measured = [cite for item in items for cite in item.cites]
     return DocumentFacts(
         checklists,
         load_named_tests(reports),

@@ -8,9 +8,9 @@ from typing import Final
 
 from rlverify import Line, Plot, figure_plot
 
-LAST: Final = 208
-"""Optimizer steps that are observed: 13 updates. A run with this value did not adapt within them."""
-EVERY: Final = 4
+LAST: Final = 832
+"""Optimizer steps that are observed: 52 updates. A run with this value did not adapt within them."""
+EVERY: Final = 16
 
 
 @figure_plot("recovery-after-exploit", "FIG-02", "FIG-03")

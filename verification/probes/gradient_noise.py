@@ -198,9 +198,18 @@ def noise_cancels_in_symmetric_filters(make: Make, seed: int) -> Sequence[Observ
 @probe("noise-cancels-in-grouped-convolutions")
 def noise_cancels_in_grouped_convolutions(make: Make, seed: int) -> Sequence[Observation]:
     """Measure the gradients of a convolution in four groups."""
-    return _of_layers(
-        make, seed, {"a convolution in groups": lambda: nn.Conv2d(8, 8, 3, padding=1, groups=4, bias=False)}
-    )
+    return _of_layers(make, seed, {"a convolution in groups": _grouped})
+
+
+def kept_by_layers(make: Make, seed: int) -> dict[str, float]:
+    """Of three layers, the share of the elements' noise that the mean of the gradient keeps."""
+    found = {}
+    with torch.random.fork_rng(devices=[]):
+        for name, build in {"symmetric": _symmetric, "antisymmetric": _antisymmetric, "grouped": _grouped}.items():
+            torch.manual_seed(seed)
+            (gradients,) = _layer_gradients(build(), seed).values()
+            found[name] = _share(make, gradients) / gradients[0].numel()
+    return found
 
 
 def _policy_gradients(model: DistributionalPPO) -> dict[str, list[Tensor]]:

@@ -135,6 +135,13 @@ def scaling_lowers_the_variance_and_not_beside_the_mean(make: Make, seed: int) -
     ]
 
 
+def logged_noise(make: Make, seed: int, **noise: float) -> float:
+    """The logged noise-to-signal ratio over sigma, with other options of the noise than those of the probe."""
+    options = {**UPGD_NOISE, **noise}
+    found, _ = _logged(make.model(seed, optimizer_class="upgd", optimizer_kwargs=options, vgs_alpha=1.0), 192)
+    return found["optim/noise_to_signal"] / options["sigma"]
+
+
 def _logged(model: DistributionalPPO, steps: int) -> tuple[Mapping[str, float], _Watch]:
     seen = _Watch()
     model.set_logger(Logger(None, []))

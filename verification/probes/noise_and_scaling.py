@@ -1,4 +1,4 @@
-"""The size of UPGD's noise relative to steps of scaled gradients, measured in optimizer steps of a model."""
+"""The size of the optimizers' noise relative to steps of scaled gradients, measured in optimizer steps of a model."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from rlcore.optim.upgd_step import noise_to_signal
 from rlverify import Observation, probe
 from verification.probes.make import Make
 
-STEPS, WARM_UP = 20, 5
+STEPS, WARM_UP = 15, 5
+"""Steps after the warm-up, and steps of it."""
 ALPHA = 0.1
-NOISE = {"sigma": 0.5, "adaptive_noise": True, "noise_beta": 0.0, "weight_decay": 0.0}
+NOISE: dict[str, Any] = {"sigma": 0.5, "adaptive_noise": True, "noise_beta": 0.0, "weight_decay": 0.0}
 """Noise without averaging, so that it forgets the unscaled gradients of the warm-up."""
 DOCUMENTED: dict[str, Any] = {"sigma": 0.001, "adaptive_noise": True, "noise_beta": 0.0, "min_noise_std": 1e-6}
 """Document 001's settings, except noise_beta."""
@@ -24,25 +25,29 @@ DOCUMENTED: dict[str, Any] = {"sigma": 0.001, "adaptive_noise": True, "noise_bet
 
 @probe("noise-keeps-its-ratio-under-scaling")
 def noise_keeps_its_ratio_under_scaling(make: Make, seed: int) -> Sequence[Observation]:
-    """UPGD's noise divided by its step, and the length of its step, each with scaling and without."""
-    change = partial(_last_change, make, seed, dict(make.optimizers)["UPGD"])
+    """The noise of AdaptiveUPGD over its step, and the length of its step, each with scaling and without."""
+    ratio, share = noise_and_step(make, seed)
+    roughly = "below 1" if share < 0.9 else "about 1 or more"
+    symptom = "length of AdaptiveUPGD's step, scaled / unscaled"
+    return [
+        _about_one("noise-to-signal ratio of AdaptiveUPGD, scaled / unscaled", ratio, 0.15),
+        Observation(symptom, "below 1", f"{share:.2f}", share < 0.9, roughly=roughly),
+    ]
+
+
+def noise_and_step(
+    make: Make, seed: int, *, alpha: float = ALPHA, warm_up: int = WARM_UP, clip: float = 1e9
+) -> tuple[float, float]:
+    """The noise-to-signal ratio and the length of the step of AdaptiveUPGD, each with scaling over that without.
+
+    :param clip: largest norm of the gradient
+    """
+    change = partial(_last_change, make, seed, alpha=alpha, warm_up=warm_up, clip=clip)
     noisy, silent = (
         {scaling: change(scaling=scaling, sigma=sigma) for scaling in (True, False)} for sigma in (NOISE["sigma"], 0.0)
     )
     ratio = {scaling: float((noisy[scaling] - step).norm() / step.norm()) for scaling, step in silent.items()}
-    share = float(silent[True].norm() / silent[False].norm())
-    roughly = "below 1" if share < 0.9 else "about 1 or more"
-    symptom = "noise-to-signal ratio of UPGD, scaled / unscaled"
-    return [
-        _about_one(symptom, ratio[True] / ratio[False], 0.15),
-        Observation(
-            "length of UPGD's step, scaled / unscaled",
-            "below 1",
-            f"{share:.2f}",
-            share < 0.9,
-            roughly=roughly,
-        ),
-    ]
+    return ratio[True] / ratio[False], float(silent[True].norm() / silent[False].norm())
 
 
 @probe("the-floor-takes-over-adaptive-noise")
@@ -84,20 +89,15 @@ def _told_ratio(make: Make, seed: int, alpha: float, floor: float) -> float:
 
 
 def _last_change(
-    make: Make,
-    seed: int,
-    optimizer_class: type[torch.optim.Optimizer],
-    *,
-    scaling: bool,
-    sigma: float,
+    make: Make, seed: int, *, scaling: bool, sigma: float, alpha: float, warm_up: int, clip: float
 ) -> Tensor:
     """The change by the last of several steps. Each starts from the same weights; gradients alternate in sign."""
-    scaler: dict[str, Any] = {"vgs_warmup_steps": WARM_UP, "vgs_alpha": ALPHA} if scaling else {}
+    scaler: dict[str, Any] = {"vgs_warmup_steps": warm_up, "vgs_alpha": alpha} if scaling else {}
     model = make.model(
         seed,
-        optimizer_class=optimizer_class,
+        optimizer_class=dict(make.optimizers)["AdaptiveUPGD"],
         optimizer_kwargs={**NOISE, "sigma": sigma},
-        max_grad_norm=1e9,
+        max_grad_norm=clip,
         variance_gradient_scaling=scaling,
         **scaler,
     )
@@ -107,7 +107,7 @@ def _last_change(
     generator = torch.Generator().manual_seed(seed + 10_000)
     pattern = [torch.randn(parameter.shape, generator=generator) for parameter in parameters]
     torch.manual_seed(seed)
-    for step in range(STEPS):
+    for step in range(warm_up + STEPS):
         with torch.no_grad():
             for parameter, value in zip(parameters, start, strict=True):
                 parameter.copy_(value)

@@ -58,6 +58,13 @@ def twin_critics_lose_what_each_would_lose_alone(make: Make, seed: int) -> Seque
 @probe("critics-tell-states-apart")
 def critics_tell_states_apart(make: Make, seed: int) -> Sequence[Observation]:
     """Train critics on values linear in observations as small as CartPole's. Measure the explained variance."""
+    explained = explained_variance(make, seed)
+    symptom = "variance of the values that critics explain after 50 steps"
+    return [Observation(symptom, "a quarter or more", _share(explained), explained >= 0.25)]
+
+
+def explained_variance(make: Make, seed: int, *, steps: int = 50, learning_rate: float = 2e-3) -> float:
+    """The share of the variance of values, linear in small observations, that critics have learnt to explain."""
     policy = make.model(seed, policy_kwargs={"lstm_hidden_size": 64, "net_arch": [64]}, return_scale=None).policy
     generator = torch.Generator().manual_seed(seed)
     observations = 0.05 * torch.randn(256, 4, generator=generator)
@@ -65,16 +72,14 @@ def critics_tell_states_apart(make: Make, seed: int) -> Sequence[Observation]:
     returns = (returns - returns.mean()) / returns.std()
     states, starts = (torch.zeros(1, 256, 64), torch.zeros(1, 256, 64)), torch.ones(256)
     critics = next(group["params"] for group in policy.optimizer.param_groups if group["name"] == "critic")
-    optimizer = torch.optim.Adam(critics, lr=2e-3)
-    for _ in range(50):
+    optimizer = torch.optim.Adam(critics, lr=learning_rate)
+    for _ in range(steps):
         outputs = policy.predict_outputs(observations, states, starts)
         optimizer.zero_grad()
         policy.values.loss(outputs, returns, torch.zeros(256, 2), None).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     with torch.no_grad():
-        explained = 1.0 - (returns - policy.predict_values(observations, states, starts)).var().item()
-    symptom = "variance of the values that critics explain after 50 steps"
-    return [Observation(symptom, "a quarter or more", _share(explained), explained >= 0.25)]
+        return 1.0 - (returns - policy.predict_values(observations, states, starts)).var().item()
 
 
 def _share(explained: float) -> str:

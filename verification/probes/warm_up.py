@@ -94,6 +94,15 @@ def _trained_for(make: Make, seed: int, interval: int, batch_size: int) -> Obser
     return _outlasts(f"optimizer steps before the first exploit, {settings}", _scaler(model).step_count)
 
 
+def steps_if_steps_are_meant(make: Make, seed: int) -> int:
+    """Optimizer steps before the first exploit, where interval * steps of an update just exceeds the warm-up of 100."""
+    batch_size, n_epochs = (24, 12, 8, 6)[seed % 4], 1 + seed // 4
+    of_update = optimizer_steps_per_update(n_steps=8, n_envs=3, batch_size=batch_size, n_epochs=n_epochs)
+    model = _model(make, seed, batch_size=batch_size, n_epochs=n_epochs, vgs_warmup_steps=WARM_UP)
+    model.learn((WARM_UP // of_update + 1) * ROLLOUT)
+    return int(_scaler(model).step_count)
+
+
 def _built(make: Make, seed: int, **settings: Any) -> str:
     config = PBTConfig(population_size=2, perturbation_interval=1)
     with tempfile.TemporaryDirectory() as folder:

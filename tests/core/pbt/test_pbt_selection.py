@@ -134,13 +134,14 @@ def test_an_int_moves_by_at_least_one(value: int, factor: float, seed: int) -> N
     assert moved != value
 
 
+@pytest.mark.parametrize("last", [2, 4])
 @pytest.mark.parametrize("is_log_scale", [False, True])
-def test_every_int_of_a_range_has_the_share_of_what_rounds_to_it(is_log_scale: bool) -> None:
+def test_every_int_of_a_range_has_the_share_of_what_rounds_to_it(is_log_scale: bool, last: int) -> None:
     """Without the half below 1, it would have 0.20 of a log range from 1 to 4 instead of 0.50."""
-    config, draws = HyperparamConfig("x", min_value=1, max_value=4, is_log_scale=is_log_scale), 800
+    config, draws = HyperparamConfig("x", min_value=1, max_value=last, is_log_scale=is_log_scale), 800
     generator = np.random.default_rng(0)
     drawn = [config.resample(generator) for _ in range(draws)]
-    for value in (1, 2, 3, 4):
-        wide = math.log((value + 0.5) / (value - 0.5)) / math.log(4.5 / 0.5)
-        share = wide if is_log_scale else 0.25
+    for value in range(1, last + 1):
+        wide = math.log((value + 0.5) / (value - 0.5)) / math.log((last + 0.5) / 0.5)
+        share = wide if is_log_scale else 1 / last
         assert abs(drawn.count(value) / draws - share) < 5 * math.sqrt(share * (1 - share) / draws)

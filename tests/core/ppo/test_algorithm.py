@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -75,6 +76,29 @@ def test_an_update_stops_beyond_one_and_a_half_times_the_target(
     assert model._n_updates == epochs
     assert model.variance_gradient_scaler is not None
     assert model.variance_gradient_scaler.step_count == (4 if epochs == 2 else 0)
+
+
+class Short(gym.Wrapper[Any, Any, Any, Any]):
+    """Ends every episode after eight steps."""
+
+    def reset(self, **given: Any) -> Any:
+        self.steps = 0
+        return self.env.reset(**given)
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        observation, reward, _, truncated, info = self.env.step(action)
+        return observation, reward, self.steps == 8, truncated, info
+
+
+def test_no_value_is_added_to_an_episode_that_ends_at_the_last_step_of_a_rollout() -> None:
+    model = make_model(Short(gym.make("CartPole-v1")), n_steps=8, batch_size=8, gae_lambda=1.0, gamma=0.5)
+    with torch.no_grad():
+        for layer in model.policy.value_net.output_layers():
+            layer.bias.fill_(100.0)
+    model.learn(8)
+    steps = np.arange(8, 0, -1)
+    assert model.rollout_buffer.returns.flatten() == pytest.approx(2 - 0.5 ** (steps - 1), rel=1e-4)
 
 
 def test_settings_reach_the_losses_as_they_stand_at_each_update(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,8 @@ OF_RUN: list[tuple[str, tuple[Any, ...], Any, str]] = [
     ("adam", (POSITION, "episode_starts"), torch.zeros(3, 1), POSITION),
     ("adam", ("env_state",), {}, "env_state"),
     ("adam", (*ENVIRONMENTS, 0, "layers", 0, "state"), {"needs_reset": True}, "env_state"),
-    ("adam", (*ENVIRONMENTS, 1, "layers", 1, "state", "_elapsed_steps"), None, "env_state"),
+    *(("adam", (*ENVIRONMENTS, 1, "layers", layer, "state", name), value, "env_state.*not reset")
+      for layer, name, value in ((1, "_elapsed_steps", None), (2, "_has_reset", False), (4, "state", None))),
     ("adam", ENVIRONMENTS, lambda old: old[:-1], "lstm_state and env_state are of different numbers"),
     *(("keyed", (POSITION, "observations"), value, "observations")
       for value in (without("mask"), lambda old: {**old, "more": torch.zeros(2)}, lambda _: torch.zeros(2, 3))),

@@ -211,10 +211,14 @@ def test_where_warnings_are_errors_what_would_start_fresh_changes_nothing(change
 
 
 def test_the_noise_of_an_optimizer_keeps_its_seed() -> None:
-    model = make_model(optimizer_kwargs={"seed": 3})
-    set_hyperparameters(model, {"optimizer_kwargs": {"sigma": 0.5, "seed": 5}})
-    assert model.optimizer_kwargs == {"sigma": 0.5, "seed": 3}
-    other = make_model()
-    set_hyperparameters(other, {"optimizer_kwargs": {"sigma": 0.5, "seed": 5}})
+    model, other = make_model(optimizer_kwargs={"seed": 3}), make_model()
+    for each in (model, other):
+        with pytest.raises(SettingError, match=r"optimizer_kwargs\['seed'\]=5 cannot change in a model that exists"):
+            set_hyperparameters(each, {"optimizer_kwargs": {"sigma": 0.5, "seed": 5}})
+        assert "sigma" not in each.optimizer_kwargs
+    for same in ({"sigma": 0.5}, {"sigma": 0.5, "seed": 3}):
+        set_hyperparameters(model, {"optimizer_kwargs": same})
+        assert model.optimizer_kwargs == {"sigma": 0.5, "seed": 3}
+    set_hyperparameters(other, {"optimizer_kwargs": {"sigma": 0.5, "seed": None}})
     assert other.optimizer_kwargs == {"sigma": 0.5}
     assert {group["seed"] for group in model.policy.optimizer.param_groups} == {3}

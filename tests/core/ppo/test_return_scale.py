@@ -102,8 +102,9 @@ def test_the_value_loss_is_the_same_whatever_the_returns_are_measured_in() -> No
     assert losses[1000.0] == pytest.approx(losses[1.0], rel=0.1)
 
 
-def test_buffer_and_log_are_in_raw_units() -> None:
-    model = make_model(**STILL)
+@pytest.mark.parametrize("rule", ["zero_lag", "snapshot"])
+def test_buffer_and_log_are_in_raw_units(rule: str) -> None:
+    model = make_model(**{**STILL, "return_scale": rule})
     with torch.no_grad():
         for layer in model.policy.value_net.output_layers():
             layer.weight.zero_()

@@ -13,7 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from rlverify.project.registry import Line, Plot
 from rlverify.reporting.svg import BOTTOM, HEIGHT, LEFT, RIGHT, STROKES, TOP, WIDTH, draw
 from tests.engine.reporting.records import toy_plot
-from verification.experiments.exploit import UPDATES_AFTER
+from verification.experiments.exploit import UPDATES_WATCHED
 from verification.experiments.training import STEPS_OF_AN_UPDATE
 from verification.plots.figures import LAST, recovery_after_exploit
 
@@ -31,17 +31,17 @@ def test_the_whole_picture(snapshot: SnapshotAssertion) -> None:
 
 
 def test_the_plot_of_recovery_shows_the_runs_of_its_figures() -> None:
-    kept, reset = [40.0, 80.0, 208.0, 208.0], [100.0, 120.0, 140.0, 160.0]
+    kept, reset = [48.0, 80.0, 832.0, 832.0], [100.0, 120.0, 140.0, 160.0]
     plot = recovery_after_exploit(kept, reset)
     at = dict(zip(plot.positions, zip(*(line.values for line in plot.lines), strict=True), strict=True))
-    assert (at[36.0], at[40.0], at[100.0], at[160.0], at[204.0]) == ((0, 0), (25, 0), (50, 25), (50, 100), (50, 100))
-    assert plot.title == "Half of the runs adapt within 144 steps if statistics are kept, 130 if reset"
+    assert (at[32.0], at[48.0], at[112.0], at[160.0], at[816.0]) == ((0, 0), (25, 0), (50, 25), (50, 100), (50, 100))
+    assert plot.title == "Half of the runs adapt within 456 steps if statistics are kept, 130 if reset"
     assert plot.note.startswith("4 exploits")
     assert "50 % (kept) and 0 % (reset) do not adapt" in plot.note
 
 
 def test_the_plot_of_recovery_ends_with_its_runs() -> None:
-    assert LAST == UPDATES_AFTER * STEPS_OF_AN_UPDATE
+    assert LAST == UPDATES_WATCHED * STEPS_OF_AN_UPDATE
 
 
 def test_a_picture_is_xml_that_tells_its_title() -> None:
