@@ -10,7 +10,8 @@ export PIP_CONSTRAINT := constraints.txt
 # Where it is set, as in many containers, each of the thousands of worker processes compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: audit test test-slow coverage libraries search gate matrix mutants sensitivity bench bench-cuda lint types format clean
+.PHONY: audit test test-slow coverage libraries search gate matrix mutants sensitivity bench bench-cuda docs lint types format
+.PHONY: clean
 
 audit: $(VENV)/.ready
 	$(VENV)/bin/rlverify audit
@@ -72,6 +73,10 @@ bench: $(VENV)/.ready
 bench-cuda: $(VENV)/.ready
 	env -u OMP_NUM_THREADS $(RUN) benchmarks.cuda
 
+# The site, into site/, with warnings as errors; its environment has no torch. The variable silences an advertisement.
+docs: $(VENV)-docs/.ready
+	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/python -m mkdocs build --strict
+
 lint: $(VENV)/.ready
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
@@ -90,6 +95,11 @@ $(VENV)/.ready: constraints.txt pyproject.toml
 	$(RUN) pip install --quiet --editable '.[dev]'
 	touch $@
 
+$(VENV)-docs/.ready: constraints.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip install --quiet '.[docs]'
+	touch $@
+
 $(VENV)/.ray: $(VENV)/.ready
 	$(RUN) pip install --quiet --editable '.[dev,ray]'
 	touch $@
@@ -103,4 +113,4 @@ $(VENV)/.libraries: $(VENV)/.ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-tianshou .rlverify .mypy_cache .ruff_cache .pytest_cache mutants
+	rm -rf $(VENV) $(VENV)-docs $(VENV)-tianshou .rlverify .mypy_cache .ruff_cache .pytest_cache dist mutants site

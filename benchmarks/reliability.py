@@ -186,7 +186,7 @@ def kills(folder: Path, number: int) -> dict[str, int]:
         saved: Any = load_checkpoint(path, require_digest=True)
         whole = torch.equal(saved.data["policy"]["w"], payloads[saved.step]["policy"]["w"])
         found["whole" if whole else "damaged"] += 1
-    found["files left behind"] = len(list(folder.iterdir())) - 1
+    found["files left for an hour"] = len(list(folder.iterdir())) - 1
     return found
 
 

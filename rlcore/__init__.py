@@ -2,6 +2,12 @@
 
 from importlib import metadata
 
+try:
+    import sb3_contrib  # noqa: F401
+    import xxhash  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ImportError(f"rlcore needs {error.name}, which is not installed: pip install 'rlverify[rlcore]'") from None
+
 from rlcore.checkpoint.formats import Checkpoint, load_checkpoint, save_checkpoint
 from rlcore.envs.resumable import ResumableEnv
 from rlcore.errors import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import hashlib
 import mmap
@@ -10,7 +11,6 @@ import os
 import secrets
 import stat
 import struct
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,14 +22,12 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 import torch
 import xxhash
+from filelock import FileLock, Timeout
 
 from rlcore.checkpoint import torch_file
 from rlcore.checkpoint.torch_file import RefusedError, quoted
 from rlcore.errors import CheckpointError, RLCoreError, StateError, warn_caller
 from rlcore.types import StateDict
-
-if sys.platform != "win32":
-    import fcntl
 
 PathOrFile: TypeAlias = "str | PathLike[str] | BinaryIO | BufferedIOBase"
 
@@ -132,7 +130,7 @@ def add_digest(file: BinaryIO) -> None:
 def _written(file: BinaryIO) -> memoryview:
     file.flush()
     if isinstance(file, BytesIO):
-        content = file.getbuffer()
+        content = memoryview(bytearray(file.getbuffer()))  # the traceback of an error would keep a view
     else:  # mapped, as the tensors need not be read; copied when written to, as torch takes no memory that is read-only
         content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     _check_size(len(content))
@@ -165,6 +163,8 @@ def write_atomic(path: str | PathLike[str], content: bytes | Callable[[BinaryIO]
     """
     with refusals_name(path, "written"):
         target = Path(path).resolve()
+        if target.is_symlink():  # Python 3.13 resolves a loop of links to one of them
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         if target.exists() and not target.is_file():
             raise RefusedError("is not a regular file, and is left as it is")
         _write_through_sibling(target, content)
@@ -177,18 +177,18 @@ def locked(path: Path) -> Iterator[None]:
     :raises CheckpointError: another process holds it
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
-        try:
-            if sys.platform != "win32":  # which has no flock
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.stat(path)  # noqa: PTH116  # else it was just let go
-        except (BlockingIOError, FileNotFoundError) as error:
-            words = "cannot be used, as another process is training in it; wait for it, or give another folder"
-            raise CheckpointError(path.parent, words) from error
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout as error:
+        words = "cannot be used, as another process is training in it; wait for it, or give another folder"
+        raise CheckpointError(path.parent, words) from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # Windows removes no open file
+            path.unlink()
+        lock.release()
 
 
 def _write_through_sibling(target: Path, content: bytes | Callable[[BinaryIO], object]) -> None:

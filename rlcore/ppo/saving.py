@@ -225,6 +225,7 @@ def decoded(content: Mapping[str, Any], objects: Mapping[str, object], path: Any
             raise StateError("policy_class is not a DistributionalRecurrentPolicy")
     if lacking := sorted(set(PPOSettings.model_fields) - set(content["settings"])):
         warn_caller(f"{path_of(path)}: has no {lacking}; they take their defaults", ResumeWarning)
+    settings["tensorboard_log"] = objects.get("tensorboard_log")  # a path of this machine, which no file says
     return {**content, **spaces, "policy_class": policy_class, "settings": settings, "own_settings": own}
 
 

@@ -309,6 +309,10 @@ def group_options(optimizer_class: type[torch.optim.Optimizer], given: Mapping[s
     """Return the options of an optimizer's groups, but ``lr`` and ``seed``; SettingError if it cannot be built."""
     known, types = optimizer_options(optimizer_class), inspect.signature(optimizer_class).parameters
     reject_unknown(given, "optimizer_kwargs", {**homes({}), "optimizer_kwargs": list(known)})
+    if given.get("maximize"):
+        raise SettingError(
+            "optimizer_kwargs['maximize']", "maximize would ascend the loss, which is minimised; drop it"
+        )
     seed = {"seed": 0} if "seed" in known else {}  # without it, one would be drawn from the global generator
     options: dict[str, Any] = {name: value for name, value in {**seed, **given}.items() if name != "lr"}
     groups = [

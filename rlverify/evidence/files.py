@@ -6,7 +6,6 @@ computes the digest again can forge a file all the same. So the gate also measur
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
@@ -17,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from rlverify.records import process
@@ -128,15 +128,13 @@ def alone_in(folder: Path, on_wait: Callable[[str], None]) -> Iterator[None]:
     :param on_wait: called with a sentence if another process has the lock, before this one waits for it
     """
     prepare_working_folder(folder)
-    with (folder / LOCK).open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
-            on_wait(f"another rlverify process (pid {holder}) is measuring in {folder}; waiting for it to end")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        on_wait(f"another rlverify process is measuring in {folder}; waiting for it to end")
+        lock.acquire()
+    try:
         yield
+    finally:
+        lock.release()

@@ -61,6 +61,9 @@ def held_back() -> Iterator[None]:
     Processes started inside never see Ctrl-C, so that the parent alone answers. They see SIGTERM after
     `allow_termination`.
     """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
@@ -70,7 +73,8 @@ def held_back() -> Iterator[None]:
 
 def allow_termination() -> None:
     """SIGTERM ends this process, though it was started while the signal was held back."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -17,6 +18,11 @@ from verification.probes.make import Make
 
 ROOT = Path(__file__).parents[2]
 REPORTS = ROOT / "reports"
+WRITTEN = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for pattern in ("*.md", "docs/**/*.md", "reports/**/*.md")
+    for path in sorted(ROOT.glob(pattern))
+}
 COMMITTED = {path.name: path.read_text(encoding="utf-8") for path in sorted(REPORTS.glob("*.md"))}
 
 
@@ -43,17 +49,30 @@ def leads_somewhere(link: str, page: str, pages: Mapping[str, str], folder: Path
         return True
     place, _, anchor = link.partition("#")
     place, _, query = place.partition("?")
+    place = posixpath.normpath(posixpath.join(posixpath.dirname(page), place)) if place else page
     if query:  # lines of a file
         lines = (folder / place).read_text(encoding="utf-8").splitlines() if (folder / place).is_file() else []
         return all(1 <= int(number) <= len(lines) for number in re.findall(r"L(\d+)", anchor)) and bool(lines)
-    if (place or page) in pages:
-        return not anchor or anchor in anchors(pages[place or page])
+    if place in pages:
+        return not anchor or anchor in anchors(pages[place])
     return not anchor and (folder / place).is_file()
 
 
 @pytest.mark.parametrize("page", COMMITTED)
 def test_every_link_of_a_committed_page_leads_somewhere(page: str) -> None:
     assert broken(page, COMMITTED, REPORTS) == []
+
+
+@pytest.mark.parametrize("page", [name for name in WRITTEN if not name.startswith("reports/")])
+def test_every_link_of_a_written_page_leads_somewhere(page: str) -> None:
+    assert broken(page, WRITTEN, ROOT) == []
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    listed = re.findall(
+        r"^ +- (?:\w+: )?([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert sorted(listed) == sorted(WRITTEN)
 
 
 @pytest.mark.parametrize("found", [data(), generic(data())], ids=["pages of this project", "pages of every project"])

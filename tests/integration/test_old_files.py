@@ -31,6 +31,7 @@ def test_a_model_file_is_loaded_and_trains_on(name: str, normalize: bool) -> Non
     model = DistributionalPPO.load(path, env=make_envs(normalize=normalize), device="cpu")
     held = model.__getstate__()["state"]
     (state["vgs_state"] or {}).pop("grad_max_ema", None)
+    assert held["progress_state"].pop("frozen") == []
     assert [found for key in state for found in differing(state[key], held[key], key)] == []
     steps = model.num_timesteps
     model.learn(48, reset_num_timesteps=False)

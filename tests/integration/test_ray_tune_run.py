@@ -125,9 +125,9 @@ def test_a_trial_that_copied_trains_under_the_explored_values(started: Run, tmp_
     assert differing_models(tmp_path / "again", folder / "checkpoint_000000") != []
 
 
-def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    ((name, example),) = re.findall(r"<!-- (population\.py) -->\n```python\n(.*?)```", readme, re.DOTALL)
+def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs/how-to/ray.md").read_text(encoding="utf-8")
+    ((name, example),) = re.findall(r"<!-- (population\.py) -->\n```python\n(.*?)```", page, re.DOTALL)
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
     small = f"num_cpus=2, include_dashboard=False, object_store_memory=100 * 2**20, _temp_dir={str(folder)!r}"
     (tmp_path / name).write_text(f"import ray\nray.init({small})\n{example}\nprint(best.metrics['timesteps_total'])\n")

@@ -88,8 +88,8 @@ def answer(data):
     return render("answer.md.j2", data)
 """,
     "proofs/pages/templates/answer.md.j2": (
-        '{% from "_claim.md.j2" import section with context %}\n# Answer to the audit\n\n'
-        '{% for record in data.at_home("answer.md") %}\n{{ section(record) }}\n{% endfor %}\n'
+        '{% from "_claim.md.j2" import full with context %}\n# Answer to the audit\n\n'
+        '{% for record in data.at_home("answer.md") %}\n{{ full(record) }}\n{% endfor %}\n'
     ),
     "tests/test_gate.py": (
         "from balance.gate import clipped\n\n\ndef test_low():\n    assert clipped(-5, 0, 3) == 0\n\n\n"

@@ -1,4 +1,4 @@
-"""The wheel as it would be published, in a virtual environment of its own."""
+"""The distribution as it would be published, and the wheel in a virtual environment of its own."""
 
 from __future__ import annotations
 
@@ -13,9 +13,18 @@ ROOT = Path(__file__).parents[2]
 
 def build_wheel(folder: Path) -> Path:
     """Build the wheel of this repository into a folder."""
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    return _build("wheel", folder)
+
+
+def build_sdist(folder: Path) -> Path:
+    """Build the source distribution of this repository into a folder."""
+    return _build("sdist", folder)
+
+
+def _build(target: str, folder: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (built,) = folder.glob("*.whl")
+    (built,) = folder.glob("rlverify-*")
     return built
 
 

@@ -34,6 +34,8 @@ CHUNK: Final = 1 << 20
 """Bytes that are read at once."""
 HEADER: Final = 8
 """Bytes that hold the length of what follows."""
+_FORKING: Final = threading.Lock()
+"""Since the filters of warnings are those of all threads."""
 INTERVAL: Final = 0.05
 """Seconds after which a silent process is asked whether it has ended, since its children can keep the pipe open."""
 
@@ -198,7 +200,7 @@ def _no_interrupt() -> Iterator[None]:
 
 def _forked() -> int:
     """Fork; Python 3.12 warns of threads, of which those of libraries wait for work and hold no lock."""
-    with warnings.catch_warnings():
+    with _FORKING, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 

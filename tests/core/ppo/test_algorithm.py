@@ -136,3 +136,12 @@ def test_gradients_of_one_minibatch_do_not_add_to_those_of_the_next() -> None:
         model._optimize(model.policy.action_net(torch.zeros(1, 8)).sum())
         assert bias.grad is not None
         assert bias.grad.tolist() == [1.0, 1.0]
+
+
+def test_no_file_says_where_logs_are_written(tmp_path: Path) -> None:
+    make_model(tensorboard_log=str(tmp_path / "log")).save(tmp_path / "model.zip")
+
+    loaded = DistributionalPPO.load(tmp_path / "model.zip", tensorboard_log=str(tmp_path / "other"))
+
+    assert DistributionalPPO.load(tmp_path / "model.zip").tensorboard_log is None
+    assert loaded.tensorboard_log == str(tmp_path / "other")

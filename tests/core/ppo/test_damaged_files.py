@@ -175,6 +175,7 @@ OF_MODEL: list[tuple[str, tuple[Any, ...], Any, str]] = [
         ("vgs_gamma", 1, "vgs_gamma"), ("n_steps", 0, "n_steps"), ("n_steps", 10**13, "asks for a model larger"),
         ("n_quantiles", 2**63, "n_quantiles"), ("learning_rate", LONG, "learning_rate"), ("optimizer_class", LONG, ""),
         ("optimizer_kwargs", {"eps": LONG}, "eps"), ("optimizer_kwargs", {"betas": None}, "optimizer_kwargs"),
+        ("optimizer_kwargs", {"maximize": True}, "would ascend"),
         ("clip_range", {"__kind__": "FloatSchedule"}, "clip_range"))),
 ]  # fmt: skip
 FILES = [*((kind, ("state", *place), value, words) for kind, place, value, words in [*LEARNT, *OF_RUN]), *OF_MODEL]
