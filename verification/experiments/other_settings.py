@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rlverify import experiment, get_fault, plant
-from verification.faults import noise_and_scaling as registered_there  # noqa: F401
-from verification.faults import values as registered_there_too  # noqa: F401
+from verification.faults import noise_and_scaling, values  # noqa: F401
 from verification.probes.gradient_noise import kept_by_layers
 from verification.probes.make import Make
 from verification.probes.monitoring import logged_noise
