@@ -19,7 +19,7 @@ from rlverify.project.content import open_project
 from rlverify.project.settings import Settings
 from rlverify.records.claims import FixGrade, Verdict
 from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
-from tests.support.pages import BLOCK, NOT_RUN, commands_of, page_text, run_page
+from tests.engine.pages import BLOCK, NOT_RUN, commands_of, page_text, run_page
 from tests.support.repository_copy import ROOT
 
 NAMES = ["README.md", "CONTRIBUTING.md", *(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md"))]

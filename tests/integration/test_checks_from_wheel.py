@@ -16,8 +16,8 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from tests.support.pages import HIDDEN, page_text, run_page
-from tests.support.wheel import ROOT, build_sdist, build_wheel, install_wheel
+from tests.engine.pages import HIDDEN, page_text, run_page
+from tests.engine.wheel import ROOT, build_sdist, build_wheel, install_wheel
 
 pytestmark = pytest.mark.slow
 

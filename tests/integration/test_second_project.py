@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.wheel import build_wheel, install_wheel
+from tests.engine.wheel import build_wheel, install_wheel
 
 pytestmark = pytest.mark.slow
 

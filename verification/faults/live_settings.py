@@ -11,7 +11,7 @@ from rlverify import fault, healthy
 ATOMS = ("num_atoms", "v_min", "v_max")
 
 
-@fault("int-05-atoms-change-live", target="rlcore.ppo.live:_placed", pins="6955884353c9ea7f", area="values")
+@fault("int-05-atoms-change-live", target="rlcore.ppo.live:_placed", pins="d7ed782c79a0cac1", area="values")
 def atoms_change_live(hyperparams: Mapping[str, Any], present: Any) -> dict[str, Any]:
     """Let a mutation change the support of a categorical distribution like any other setting."""
     others = {name: value for name, value in hyperparams.items() if name not in ATOMS}
