@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from types import FrameType
+from types import FrameType, FunctionType, MethodType
 from typing import Any, Final
 
 import numpy as np
@@ -79,11 +79,14 @@ _NO_SETTINGS: Final = {
 }
 
 _UNIT: Final = Rule(0.0, 1.0)
-_LIMITS: Final = {**dict.fromkeys(("gamma", "gae_lambda", "tau"), _UNIT), "learning_rate": Rule(0.0)}
+_LIMITS: Final = {
+    **dict.fromkeys(("gamma", "gae_lambda", "tau"), _UNIT),
+    **dict.fromkeys(("learning_rate", "max_grad_norm", "vf_coef"), Rule(0.0)),
+}
 """Of numbers among the settings of a file; others may be anything but NaN."""
 _LACKING: Final = object()
 _BY_THEMSELVES: Final = {
-    *("env", "device", "seed", "start_time", "eval_env", "_vec_normalize_env", "n_envs", "action_noise", "lr_schedule"),
+    *("env", "device", "seed", "start_time", "eval_env", "_vec_normalize_env", "n_envs", "action_noise"),
     *("_last_obs", "_last_original_obs", "_last_episode_starts", "_last_lstm_states", "_num_timesteps_at_start"),
     *("_logger", "_custom_logger", "rollout_buffer", "replay_buffer", *FORM, *WINDOWS),
 }
@@ -200,6 +203,8 @@ def load_exact(
             fields = {name: record.get(name) for name in ("seed", "device")}
             fields = fit(fields, {"seed": 0, "device": ""}, "the file", {"seed": Rule(0, 2**64, optional=True)})
             _require_env(vec_env, record)
+            if torch.device(fields["device"]).type == "meta":
+                raise StateError("device is 'meta', on which no model trains; the file is damaged")
             settings = _decode_settings(record["settings"], found, objects, vec_env.num_envs)
             learnt: Any = record["state"].get("learnt")
             if isinstance(learnt, dict):  # else it is named below
@@ -238,7 +243,14 @@ def _unsaved(model: BaseAlgorithm) -> Iterator[str]:
             settings = {name: smaller.get(name, _setting(model, name)) for name in names}
             built = vars(_built(type(model), settings, model.env, "cpu"))
             apart = {*names, *_BY_THEMSELVES}
-            mine |= {n: each for n, each in vars(model).items() if n not in apart and (is_own or n in built)}
+            mine |= {
+                name: each
+                for name, each in vars(model).items()
+                if name not in apart and (is_own or name in built or isinstance(each, FunctionType | MethodType))
+            }
+            for name in ("rollout_buffer", "replay_buffer"):
+                mine |= _numbers_of(name, vars(model).get(name))
+                built |= _numbers_of(name, built.get(name))
             built = {name: built[name] for name in mine if name in built}
             optimizers, variables = model._get_torch_save_params()
             held |= {*optimizers, *variables, *extra_names(model), *(f"policy.{name}" for name in optimizers)}
@@ -246,6 +258,14 @@ def _unsaved(model: BaseAlgorithm) -> Iterator[str]:
                 advice += f", or name it in {type(model).__name__}.extra_state"
     for path, text, expected in differences(mine, built, held):
         yield f"{path} is {text}, and of a model that is loaded it would be {expected}; {advice}"
+
+
+def _numbers_of(name: str, buffer: Any) -> dict[str, Any]:
+    """Return the plain attributes of a buffer that are settings, such as its discount."""
+    own = (
+        {key: each for key, each in vars(buffer).items() if key not in ("pos", "full", "buffer_size")} if buffer else {}
+    )
+    return {f"{name}.{key}": each for key, each in own.items() if isinstance(each, float | str | Enum)}
 
 
 def _require_resumable(env: VecEnv | None) -> None:
@@ -270,8 +290,7 @@ def _obstacles(model: BaseAlgorithm) -> Iterator[str]:
     name = type(model).__name__
     if _name_of(type(model)) is None:
         yield f"{name} derives from none of the algorithms that can be: DistributionalPPO, {', '.join(ALGORITHMS)}"
-    if lacking := [each for each in _setting_names(type(model)) if _setting(model, each) is _LACKING]:
-        yield f"the constructor of {name} takes {lacking[0]}, and there is no attribute of this name; keep it as one"
+    yield from _missing(model, name)
     if type(model.policy) is not model.policy_class:
         yield f"the policy is a {type(model.policy).__name__}, and the algorithm built a {model.policy_class.__name__}"
     for noise in getattr(model.action_noise, "noises", [model.action_noise]):
@@ -285,6 +304,14 @@ def _obstacles(model: BaseAlgorithm) -> Iterator[str]:
         yield "the replay buffer keeps info dicts, which no file can hold; make it with copy_info_dict=False"
     yield from filter(None, [_env_obstacle(model.env)])
     yield from _unsaved(model)
+
+
+def _missing(model: BaseAlgorithm, name: str) -> Iterator[str]:
+    """Yield attributes that a file would need and the model does not have."""
+    if unknown := [each for each in extra_names(model) if not hasattr(model, each)]:
+        yield f"extra_state names {unknown[0]}, and {name} has no such attribute; correct it"
+    if lacking := [each for each in _setting_names(type(model)) if _setting(model, each) is _LACKING]:
+        yield f"the constructor of {name} takes {lacking[0]}, and there is no attribute of this name; keep it as one"
 
 
 def _env_obstacle(env: VecEnv | None) -> str | None:
@@ -347,11 +374,18 @@ def _decode_settings(
         for name, each in saved.items()
     }
     for name, value in decoded.items():
-        if type(value) in (int, float) and not _LIMITS.get(name, Rule(finite=False)).allows(value):
+        numbers = [value] if type(value) in (int, float) else _ends_of(value) if name in _LIMITS else []
+        if any(each != each or not _LIMITS.get(name, Rule(finite=False)).allows(each) for each in numbers):
             raise misfit(name, f"a number{_LIMITS.get(name, '')}", value)
     if (decoded.get("policy_kwargs") or {}).get("optimizer_kwargs", {}).get("maximize"):
         raise StateError("policy_kwargs.optimizer_kwargs asks for gradient ascent; the file is damaged or hostile")
     return {**decoded, "tensorboard_log": objects.get("tensorboard_log")}
+
+
+def _ends_of(schedule: Any) -> list[float]:
+    """Return the numbers that a schedule of Stable-Baselines3 goes between; none of any other object."""
+    inner = getattr(schedule, "value_schedule", schedule)
+    return [vars(inner)[name] for name in ("val", "start", "end") if name in getattr(inner, "__dict__", {})]
 
 
 def _encode_noise(noise: Any) -> StateValue:
@@ -371,9 +405,13 @@ def _decode_noise(value: Any, objects: Mapping[str, object], n_envs: int) -> Any
     """Return new noise; ``action_noise`` of the custom objects replaces that of the file, for one environment."""
     name = value.get("class") if isinstance(value, dict) else None
     if name == "VectorizedActionNoise":
+        if value["base_noise"].get("class") == name:
+            raise StateError("action_noise holds one VectorizedActionNoise in another; the file is damaged")
         return VectorizedActionNoise(_decode_noise(value["base_noise"], objects, n_envs), n_envs)
     if name is None or "action_noise" in objects:
         return codec.decode(value, "action_noise", objects)
     made: Any = NOISES[name][0]
-    arguments = {key: codec.decode(entry, key, {}) for key, entry in value["arguments"].items()}
+    arguments: dict[str, Any] = {key: codec.decode(entry, key, {}) for key, entry in value["arguments"].items()}
+    if not all(np.isfinite(each).all() for each in arguments.values() if each is not None):
+        raise StateError("action_noise holds NaN or infinity; the file is damaged")
     return made(**arguments, dtype=np.dtype(value["dtype"]).type)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -262,6 +262,10 @@ def _restore_generators(model: BaseAlgorithm, state: StateDict) -> None:
     apply_generators(record["global"])
 
 
+NUMBERS: Final = {bool, int, float, np.float32, np.float64, np.int64}
+PLAIN: Final = {*NUMBERS, str, list, dict, tuple, type(None)}
+
+
 def extra_names(model: BaseAlgorithm) -> tuple[str, ...]:
     """Return the attributes of a subclass that ``extra_state`` names."""
     return tuple(getattr(model, "extra_state", ()))
@@ -279,6 +283,10 @@ def _extra(value: Any, name: str) -> Any:
         return value.get_state()
     if isinstance(value, np.random.Generator):
         return generator_state(value)
+    if not isinstance(value, torch.Tensor | np.ndarray | np.generic) and type(value) not in PLAIN:
+        raise StateError(
+            f"no file holds a {type(value).__name__} of extra_state, {name}; give it get_state and set_state"
+        )
     return codec.encode(value, name)
 
 
@@ -299,7 +307,9 @@ def _restore_extra(model: BaseAlgorithm, state: StateDict) -> None:
         else:
             is_generator = isinstance(own, np.random.Generator)
             value = generator_from_state(saved[name], where) if is_generator else codec.decode(saved[name], where, {})
-            if own is not None and type(value) is not type(own):
+            if not (
+                own is None or value is None or isinstance(value, type(own)) or {type(value), type(own)} <= NUMBERS
+            ):
                 raise misfit(where, f"a {type(own).__name__}", value)
             setattr(model, name, value)
 

@@ -26,6 +26,7 @@ PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), torch.dtype, 
 LEAVES: Final = (*PLAIN, *FUNCTIONS, np.generic, set, frozenset)
 OF_THE_RUN: Final = {"params", "lr", "initial_lr", "seed"}
 """Entries of an optimizer's groups that its saved state has."""
+OF_OPTIMIZERS: Final = {"state", "param_groups", "defaults"}
 OF_MODULES: Final = frozenset(vars(nn.Module()))
 SAVING: Final = "rlcore.resume.callback"
 """The module whose callback replaces a method while it trains."""
@@ -46,26 +47,39 @@ def differences(model: Mapping[str, Any], built: Mapping[str, Any], held: Collec
 class _Comparison:
     def __init__(self, held: frozenset[str]) -> None:
         self.held = held
-        self.seen: set[int] = set()
+        self.seen: dict[int, int] = {}
+        self.stored: set[int] = set()
 
     def of(self, one: Any, other: Any, path: str, *, is_held: bool) -> Iterator[Difference]:
         """Compare two objects, and all that they refer to."""
         is_held |= path in self.held
         is_value = path in self.held and not isinstance(one, nn.Module | torch.optim.Optimizer)
-        if one is other or is_value or isinstance(one, SEPARATE) or id(one) in self.seen:
+        if one is other or is_value or isinstance(one, SEPARATE) or self._is_derived(one):
             return
-        if type(one) is not type(other):
+        if id(one) in self.seen:
+            if self.seen[id(one)] != id(other):
+                yield path, "shared with another part", "one of its own"
+        elif not _are_alike(type(one), type(other)):
             yield path, _described(one), _described(other)
         elif isinstance(one, (Tensor, np.ndarray, *LEAVES)):
             yield from _leaf(one, other, path, is_held)
         else:
-            self.seen.add(id(one))
+            self.seen[id(one)] = id(other)
             if isinstance(one, nn.Module):
                 yield from self._modules(one, other, path, is_held)
             elif isinstance(one, torch.optim.Optimizer):
                 yield from self._optimizers(one, other, path, is_held)
             else:
-                yield from self.parts(_parts(one), _parts(other), path, is_held=is_held)
+                mine, theirs = _parts(one), _parts(other)
+                yield from self.parts(mine, theirs, path, is_held=is_held)
+                if not mine and (text := repr(one)) != repr(other) and " at 0x" not in text:  # such as a counter
+                    yield path, text[:60], repr(other)[:60]
+
+    def _is_derived(self, value: Any) -> bool:
+        """Return whether a tensor was computed from others, or is a view of one that was compared."""
+        if not isinstance(value, Tensor) or isinstance(value, nn.Parameter):
+            return False
+        return value.grad_fn is not None or (value.numel() > 0 and value.data_ptr() in self.stored)
 
     def parts(
         self, one: Mapping[str, Any], other: Mapping[str, Any], path: str, *, is_held: bool
@@ -100,7 +114,9 @@ class _Comparison:
 
     def _tensors(self, one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
         yield from self.of(one, other, path, is_held=is_held)
-        self.seen.add(id(one))  # an LSTM has lists of them too
+        if isinstance(one, Tensor):
+            self.seen[id(one)] = id(other)  # an LSTM has lists of them too
+            self.stored.add(one.data_ptr())
         if isinstance(one, nn.Parameter):
             if one.requires_grad != other.requires_grad and not path.startswith("policy."):  # whose file has it
                 yield f"{path}.requires_grad", str(one.requires_grad), str(other.requires_grad)
@@ -116,19 +132,38 @@ class _Comparison:
         for number, (group, there) in enumerate(zip(one.param_groups, other.param_groups, strict=True)):
             options, like = ({k: v for k, v in each.items() if k not in OF_THE_RUN} for each in (group, there))
             yield from self.parts(_indexed(options), _indexed(like), f"{path}.param_groups[{number}]", is_held=is_held)
+            pairs = zip(group["params"], there["params"], strict=True)
+            if any(self.seen.get(id(mine), id(its)) != id(its) for mine, its in pairs):
+                yield f"{path}.param_groups[{number}]['params']", "in another order", "as the constructor gave them"
+        if not type(one).__module__.startswith("rlcore."):
+            mine, theirs = ({n: v for n, v in vars(each).items() if n not in OF_OPTIMIZERS} for each in (one, other))
+            for name in [each for each in mine if each.endswith("_hooks")]:
+                if _hooks(mine.pop(name)) != _hooks(theirs.pop(name, None)):
+                    yield f"{path}.{name}", _hooks(vars(one)[name]), _hooks(vars(other).get(name))
+            yield from self.parts(mine, theirs, f"{path}.", is_held=is_held)
         if one.state and not is_held:
             yield f"{path}.state", f"of {len(one.state)} parameters", "empty"
 
 
 def _leaf(one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
-    """Compare two values of one type that refer to no others; functions have no state."""
+    """Compare two values of one type that refer to no others."""
     if isinstance(one, Tensor | np.ndarray):
         if one.shape != other.shape:
             yield path, _described(one), _described(other)
         elif not (is_held or _equal(one, other)):
             yield path, f"{_described(one)} that has changed", "as it was made"
-    elif not isinstance(one, FUNCTIONS) and one != other and (one == one or other == other):
+    elif isinstance(one, FUNCTIONS):
+        codes = [getattr(getattr(each, "__func__", each), "__code__", each) for each in (one, other)]
+        if codes[0] != codes[1]:
+            yield path, f"{_described(one)} {getattr(one, '__qualname__', '')}".rstrip(), "another"
+    elif one != other and (one == one or other == other):
         yield path, _described(one), _described(other)
+
+
+def _are_alike(one: type, other: type) -> bool:
+    """Return whether two classes are the same, or were made anew in the same way, as parametrizations make them."""
+    names = [(each.__module__, each.__qualname__, each.__bases__) for each in (one, other)]
+    return one is other or names[0] == names[1]
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:
@@ -138,9 +173,10 @@ def _attributes(module: nn.Module) -> dict[str, Any]:
 
 def _parts(value: Any) -> dict[str, Any]:
     """Return what an object refers to, by what comes after its own path."""
-    if isinstance(value, np.random.Generator | np.random.RandomState):
-        bits: Any = value.bit_generator if isinstance(value, np.random.Generator) else value
-        return {".state": repr(bits.state if isinstance(bits, np.random.BitGenerator) else bits.get_state())}
+    if isinstance(value, np.random.Generator):
+        value = value.bit_generator
+    if isinstance(value, np.random.BitGenerator | np.random.RandomState):
+        return {".state": repr(value.state if isinstance(value, np.random.BitGenerator) else value.get_state())}
     if isinstance(value, torch.Generator):
         return {".state": value.get_state()}
     if isinstance(value, random.Random):
@@ -150,7 +186,7 @@ def _parts(value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return _indexed(value)
     if isinstance(value, partial):
-        return {".args": value.args, ".keywords": value.keywords}
+        return {".func": value.func, ".args": value.args, ".keywords": value.keywords}
     slots = [name for kind in type(value).__mro__ for name in vars(kind).get("__slots__", ()) if hasattr(value, name)]
     return {f".{name}": each for name, each in ({n: getattr(value, n) for n in slots} | _vars(value)).items()}
 

@@ -15,6 +15,14 @@ from rlcore.state.tree import Rule, fit
 
 _COUNTS = ("n_lstm_layers", "n_critics")
 """Of layers and heads, by which the number of modules grows."""
+MOST_LAYERS = 1000
+"""Of a network in a file."""
+
+
+def _longest(value: object) -> int:
+    """Return the length of the longest list in a description of layers."""
+    parts = list(value.values() if isinstance(value, Mapping) else value) if isinstance(value, list | Mapping) else []
+    return max([len(parts), *map(_longest, parts)])
 
 
 class _Staying(TorchFunctionMode):
@@ -41,11 +49,14 @@ def require_network(
     :raises StateError: names, shapes or numbers do not fit
     """
     network = settings.get("policy_kwargs") or {}
-    widths = network.get("net_arch") or ()
-    depths = [len(part) for part in (widths.values() if isinstance(widths, Mapping) else [widths])]
-    layers = max([*(own.get(name) or 1 for name in _COUNTS for own in (network, settings)), *depths])
+    counts = [own.get(name) or 1 for name in _COUNTS for own in (network, settings)]
+    layers = max([*counts, _longest(network.get("net_arch"))])
     if not isinstance(weights, dict) or layers > len(weights):
         raise StateError(f"holds no policy of the {layers} layers that policy_kwargs ask for")
+    if layers > MOST_LAYERS or {"device", "dtype"} & set(network.get("lstm_kwargs") or ()):
+        raise StateError(
+            f"policy_kwargs ask for {layers} layers, of at most {MOST_LAYERS}, or for a device of their own"
+        )
     try:
         with torch.device("meta"), _Staying(), unusable("the network of policy_kwargs, n_quantiles and num_atoms"):
             expected: dict[str, Tensor] = build().state_dict()

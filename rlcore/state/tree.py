@@ -211,8 +211,18 @@ OF_THE_STATE = {"lr": _RATE, "initial_lr": _RATE, "seed": Rule(0, 2**64 - 1, may
 """Options that the saved state rules over; all others are the model's settings."""
 
 _COUNTERS = dict.fromkeys(("step", "moment_step", "noise_step"), STEPS)
-_SQUARES = ("exp_avg_sq", "max_exp_avg_sq", "square_avg", "second_moment", "direction_rms", "row_var", "col_var", "sum")
-_MOMENTS = {**_COUNTERS, **dict.fromkeys(_SQUARES, NOT_NEGATIVE)}
+_SQUARES = (
+    "exp_avg_sq",
+    "max_exp_avg_sq",
+    "square_avg",
+    "second_moment",
+    "direction_rms",
+    "row_var",
+    "col_var",
+    "sum",
+    "acc_delta",
+)
+_MOMENTS = {**_COUNTERS, **dict.fromkeys(_SQUARES, NOT_NEGATIVE), "mu_product": Rule(0.0, 1.0)}
 _SCALARS = {"direction_rms"}
 
 

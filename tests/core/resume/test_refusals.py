@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from functools import partial
@@ -22,10 +23,12 @@ from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.noise import ActionNoise
 from stable_baselines3.common.torch_layers import FlattenExtractor
+from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv, VecEnvWrapper, VecNormalize
 from stable_baselines3.her import HerReplayBuffer
 
 from rlcore import DistributionalPPO, ResumableEnv, save_checkpoint
+from rlcore.checkpoint.codec import encode
 from rlcore.checkpoint.container import load_container, save_container
 from rlcore.errors import (
     CallOrderError,
@@ -87,6 +90,8 @@ class Extractor(FlattenExtractor):
         self.calls = 0
         self.generator = np.random.default_rng(0)
         self.mean = torch.zeros(2)
+        self.function = torch.cos
+        self.counter = itertools.count()
         self.register_buffer("last", torch.zeros(2), persistent=False)
 
 
@@ -96,6 +101,17 @@ def changed(change: Callable[[Any], object]) -> Callable[[], Any]:
     def make() -> PPO:
         model = ppo(policy_kwargs={"net_arch": [4], "features_extractor_class": Extractor})
         change(model.policy)
+        return model
+
+    return make
+
+
+def ruled(change: Callable[[Any], object]) -> Callable[[], Any]:
+    """A model to which something was done after it was built."""
+
+    def make() -> PPO:
+        model = ppo()
+        change(model)
         return model
 
     return make
@@ -198,6 +214,33 @@ UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
         changed(lambda policy: policy.optimizer.add_param_group({"params": [torch.zeros(1, requires_grad=True)]})),
         r"policy.optimizer is groups of \[.*, 1\] parameters",
     ),
+    "a hook of an optimizer": (
+        changed(lambda policy: policy.optimizer.register_step_pre_hook(print)),
+        "policy.optimizer._optimizer_step_pre_hooks is print, .* none",
+    ),
+    "weights that two layers share": (
+        changed(lambda policy: setattr(policy.mlp_extractor, "value_net", policy.mlp_extractor.policy_net)),
+        "policy.mlp_extractor.value_net is shared with another part",
+    ),
+    "another order of parameters": (
+        changed(lambda policy: policy.optimizer.param_groups[0]["params"].reverse()),
+        "is in another order, .* as the constructor gave them",
+    ),
+    "a function of a module": (
+        changed(lambda policy: setattr(policy.features_extractor, "function", torch.sin)),
+        "policy.features_extractor.function is a builtin.*sin, .* another",
+    ),
+    "a counter of a module": (
+        changed(lambda policy: next(policy.features_extractor.counter)),
+        r"policy.features_extractor.counter is count\(1\), .* count\(0\)",
+    ),
+    "gamma of a buffer": (ruled(lambda model: setattr(model, "gamma", 0.5)), "rollout_buffer.gamma is 0.99, .* 0.5"),
+    "a rate without a schedule": (ruled(lambda model: setattr(model, "learning_rate", 0.5)), "lr_schedule"),
+    "a method of a model": (ruled(lambda model: setattr(model, "train", model.train)), "train is a method, .* missing"),
+    "extra_state that is not there": (
+        ruled(lambda model: setattr(model, "extra_state", ("mean",))),
+        "extra_state names mean, and PPO has no such attribute",
+    ),
     "info dicts of HER": (
         lambda: sac(
             make_vec_env(partial(BitFlippingEnv, 3, True), wrapper_class=pickled),
@@ -237,6 +280,24 @@ def test_what_cannot_be_saved_is_named_and_nothing_is_written(
 
     assert "was not written, as training could not continue exactly" in str(refusal.value)
     assert not path.parent.exists()
+
+
+class Normed(FlattenExtractor):
+    """Has what is derived: running statistics that the model lists again, and parametrized weights."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__(space)
+        self.norm = torch.nn.BatchNorm1d(space.shape[0])
+        self.layer = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(space.shape[0], space.shape[0]))
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return self.layer(self.norm(observations))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("make", [ppo, sac])
+def test_what_is_derived_is_no_obstacle(make: Any, tmp_path: Path) -> None:
+    model = make(policy_kwargs={"net_arch": [4], "features_extractor_class": Normed}).learn(24)
+    save_exact(model, tmp_path / "normed.zip")
 
 
 def test_a_subclass_is_loaded_by_its_own_class_alone(tmp_path: Path) -> None:
@@ -398,6 +459,7 @@ def _kwargs(content: Any) -> dict[str, Any]:
     return content["settings"]["policy_kwargs"]  # type: ignore[no-any-return]
 
 
+VECTORIZED = "VectorizedActionNoise"
 HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "a weight that is NaN": ("ppo", lambda c: _weights(c)["action_net.weight"].fill_(np.nan), "holds NaN"),
     "another moment": ("ppo", lambda c: c["state"]["learnt"]["state_dicts"]["policy.optimizer"].pop("state"), "state"),
@@ -407,6 +469,35 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "many layers": ("ppo", lambda c: _kwargs(c).update(net_arch=[1] * 1000), "no policy of the 1000 layers"),
     "many critics": ("sac", lambda c: _kwargs(c).update(n_critics=10**9), "no policy of the 1000000000 layers"),
     "wide layers": ("ppo", lambda c: _kwargs(c).update(net_arch=[10**6, 10**6]), "policy does not fit"),
+    "nested lists": (
+        "ppo",
+        lambda c: _kwargs(c).update(net_arch=[{"pi": [1] * 9000, "vf": [1]}]),
+        "of the 9000 layers",
+    ),
+    "layers of one weight": (
+        "ppo",
+        lambda c: (
+            _weights(c).update({f"w{n}": torch.zeros(1) for n in range(2000)}),
+            _kwargs(c).update(net_arch=[1] * 2000),
+        ),
+        "2000 layers, of at most 1000",
+    ),
+    "a device": ("ppo", lambda c: _kwargs(c).update(lstm_kwargs={"device": "cpu"}), "a device of their own"),
+    "the device meta": ("ppo", lambda c: c.update(device="meta"), "device is 'meta'"),
+    "a number that is NaN": ("ppo", lambda c: c["settings"].update(ent_coef=np.nan), "ent_coef must be a number"),
+    "a bound below 0": ("ppo", lambda c: c["settings"].update(max_grad_norm=-1.0), "max_grad_norm must be a number of"),
+    "a schedule below 0": (
+        "ppo",
+        lambda c: c["settings"].update(learning_rate=encode(LinearSchedule(1e-3, -1.0, 0.5), "")),
+        "learning_rate must be a number of",
+    ),
+    "noise in noise": (
+        "sac",
+        lambda c: c["settings"].update(
+            action_noise={"class": VECTORIZED, "n_envs": 2, "base_noise": {"class": VECTORIZED, "n_envs": 2}}
+        ),
+        "one VectorizedActionNoise in another",
+    ),
     "a frozen name": ("ppo", lambda c: c["state"]["progress"].update(frozen=["x"]), "frozen.*names of parameters"),
     "an action": ("dqn", lambda c: _rows(c)["actions"].fill_(1000), "actions.*holds other values than Discrete"),
     "an observation": ("sac", lambda c: _rows(c)["observations"].fill_(np.inf), "observations.*NaN or infinity"),
