@@ -120,8 +120,11 @@ def findings_of_pickles(content: BinaryIO, place: Place, *, is_expected: bool = 
         found.append(content_of(content))
     imports = found[0].imports if is_expected else ()
     yield from findings_of_imports([*imports, *(each for of in found[is_expected:] for each in _credible(of))], place)
-    if is_expected and found[0].problem is not None:
-        yield place.problem(found[0].problem)
+    if len(found) == MAX_PICKLES:
+        yield place.finding("scan-limit", "warning", f"has more than {MAX_PICKLES} pickles; the rest was not scanned")
+    problem = found[0].problem if is_expected else found[-1].problem
+    if problem is not None and (is_expected or problem.rule == "scan-limit"):
+        yield place.problem(problem)
 
 
 def _credible(found: PickleContent) -> Iterator[PickleImport]:

@@ -9,6 +9,7 @@ import copy
 import io
 import math
 import re
+import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -117,7 +118,7 @@ def _read(file: ModelFile) -> tuple[Mapping[str, object], dict[str, Any]]:
     """Return the fields of the member ``data``, and what each member with tensors holds, by its name."""
     if isinstance(file, str | PathLike):
         path = Path(file)
-        file = path if path.suffix or path.exists() else path.with_suffix(".zip")
+        file = path = path if path.suffix or path.exists() else path.with_suffix(".zip")
         if path.exists() and not path.is_file():
             raise MisfitError("is no regular file")
     members = _members(file, "")
@@ -151,7 +152,7 @@ def _tensors(name: str, content: bytes) -> Any:
     import torch
 
     for member, pickled in _members(io.BytesIO(content), name).items():
-        imported = content_of(io.BytesIO(pickled)).imports if member.endswith("/data.pkl") else ()
+        imported = content_of(io.BytesIO(pickled)).imports if member.lower().endswith("data.pkl") else ()
         for each in imported:
             is_storage = each.module == "torch" and each.name.endswith("Storage")
             if not is_storage and str(each) not in _IN_WEIGHTS:
@@ -176,7 +177,7 @@ def _fitted_field(name: str, value: Any, model: BaseAlgorithm) -> object:
     if value is None and name in _MAY_BE_NONE:
         return value
     of_kind = isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (kind is bool)
-    if not of_kind or not (least <= value <= most and abs(value) < math.inf):
+    if not of_kind or not (least <= value <= most and abs(value) <= sys.float_info.max):
         raise MisfitError(f"its field {name} is {value!r:.80}, not {kind.__name__} from {least} to {most}")
     return value
 

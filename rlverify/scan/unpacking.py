@@ -140,10 +140,13 @@ def findings_of_content(
             with tarfile.open(fileobj=content, mode="r:") as tar:
                 files = ((each.name, partial(tar.extractfile, each)) for each in tar if each.isreg())
                 yield from _findings_of_members(files, place, budget, depth)
+            content.seek(0)
+            yield from findings_of_pickles(content, place, is_expected=False)
         elif head.startswith(_ARRAY):
             yield from _findings_of_array(content, place)
-        elif not is_zip or starts_like_a_pickle(head):
-            yield from findings_of_pickles(content, place)
+        else:  # what precedes a zip may be anything
+            is_expected = not is_zip or starts_like_a_pickle(head)
+            yield from findings_of_pickles(content, place, is_expected=is_expected)
     except DAMAGE as error:
         yield place.problem(unreadable(error))
 

@@ -267,6 +267,7 @@ OPTIMIZER: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a step that is no number": (entry(step=torch.tensor(float("nan"))), "state: 0: step is not finite"),
 }
 FIELDS: dict[str, tuple[dict[str, Any], str]] = {
+    "a number beyond floats": ({"learning_rate": 10**400}, "its field learning_rate is 1000"),
     "a text": ({"gamma": "x"}, "its field gamma is 'x', not float from 0.0 to 1.0"),
     "a list": ({"learning_rate": [1]}, r"its field learning_rate is \[1\], not float"),
     "true for a number": ({"gamma": True}, "its field gamma is True, not float"),
@@ -349,6 +350,8 @@ def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.zip")
     with pytest.raises(ModelFileError, match="is no regular file"):
         load_parameters_safely(tmp_path / "pipe.zip", new_model("PPO"))
+    with pytest.raises(ModelFileError, match="is no regular file"):
+        load_parameters_safely(tmp_path / "pipe", new_model("PPO"))
 
 
 def test_a_file_without_fields_restores_the_weights() -> None:

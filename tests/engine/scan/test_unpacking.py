@@ -321,3 +321,18 @@ def test_checkpoints_are_known_by_their_suffix(name: str) -> None:
 )
 def test_other_files_are_no_checkpoints(name: str, head: bytes) -> None:
     assert not is_checkpoint(name, head)
+
+
+SYSTEM = b"cos\nsystem\n(S'true'\ntR."
+
+
+def test_a_pickle_before_an_archive_or_under_the_header_of_one_is_scanned() -> None:
+    header = tarfile.TarInfo("x").tobuf()
+    text = b"X" + len(header).to_bytes(4, "little")
+    for content in (SYSTEM + zipped({"x.txt": b"x"}), text[:5] + header + b"0" + SYSTEM):
+        assert DANGEROUS in {each.rule for each in found(content)}
+
+
+def test_more_pickles_than_are_read_are_a_finding() -> None:
+    (finding,) = found(b"N." * 1000 + SYSTEM)
+    assert (finding.rule, "1000 pickles" in finding.message) == ("scan-limit", True)
