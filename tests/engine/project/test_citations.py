@@ -198,7 +198,8 @@ def test_no_line_is_untested_only_because_a_contradiction_quotes_it() -> None:
 def test_what_speaks_for_or_against_a_document_says_of_which_lines() -> None:
     silent = [claim for claim in PROJECT.claims if not claim.cites]
     assert [claim.id for claim in silent if claim.against_document or claim.documented_fix] == []
-    assert {claim.kind for claim in silent} == {"finding", "null"}
+    own = [claim for claim in silent if "@" not in claim.id]  # a condition cites what its claim does
+    assert {claim.kind for claim in own} == {"finding", "null"}
 
 
 def _load_tables(folder: Path, text: str) -> None:
