@@ -68,7 +68,8 @@ class SaveExactly(BaseCallback):
         self._saved_at = self.model.num_timesteps
         require_exact(self.model, path_of_step(self.folder, self.name, self._saved_at))
         self._lock().close()  # nobody saves there now; it is held from the first file on
-        later = [step for step in saved_steps(self.folder, self.name) if step > self._saved_at]
+        steps = [step for step in saved_steps(self.folder, self.name) if step > self._saved_at]
+        later = [step for step in steps if _is_whole(path_of_step(self.folder, self.name, step))]
         if later:
             raise CheckpointError(
                 path_of_step(self.folder, self.name, later[-1]),
@@ -215,9 +216,13 @@ def newest_exact(folder: str | Path, name: str = "exact") -> Path | None:
 
     :return: None if there is none
     """
-    for step in reversed(saved_steps(Path(folder), name)):
-        path = path_of_step(Path(folder), name, step)
-        with suppress(CheckpointError):
-            read_model_file(path, require_digest=True)
-            return path
-    return None
+    paths = (path_of_step(Path(folder), name, step) for step in reversed(saved_steps(Path(folder), name)))
+    return next(filter(_is_whole, paths), None)
+
+
+def _is_whole(path: Path) -> bool:
+    """Return whether a file can be read to its end, and is what was written."""
+    with suppress(CheckpointError):
+        read_model_file(path, require_digest=True)
+        return True
+    return False

@@ -199,6 +199,9 @@ def test_a_file_that_is_damaged_or_has_another_name_is_passed_over(tmp_path: Pat
 
     os.truncate(tmp_path / "exact_32.zip", 1000)
     assert newest_exact(tmp_path) == tmp_path / "exact_16.zip"
+    model = load_exact(tmp_path / "exact_16.zip", make_vec())
+    continue_learning(model, SaveExactly(tmp_path, every=16))
+    assert newest_exact(tmp_path) == tmp_path / "exact_32.zip"
 
 
 HOLDS = """
