@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
@@ -205,6 +206,18 @@ def write_model_file(
     fields: dict[Any, Any] = {name: codec.encode(getattr(model, name), name) for name in SPACES}
     fields |= {"format_version": FORMATS_OF_MODELS[0], "algorithm": algorithm, "settings": settings}
     container.save_container(target, fields | {"n_envs": model.n_envs, "state": state} | more)
+
+
+def constructor_names(algorithm: type) -> list[str]:
+    """Return the parameters of a class's constructor, with those of its parents as far as ``**keywords`` reach them."""
+    found: dict[str, None] = {}
+    for constructor in [vars(each)["__init__"] for each in algorithm.__mro__ if "__init__" in vars(each)]:
+        parameters = inspect.signature(constructor).parameters.values()
+        variable = [each for each in parameters if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+        found |= {each.name: None for each in parameters if each not in variable}
+        if all(each.kind is not each.VAR_KEYWORD for each in variable):
+            break
+    return list(found)
 
 
 def require_spaces_of(content: Mapping[str, Any], env: VecEnv) -> None:

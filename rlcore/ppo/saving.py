@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -196,11 +195,9 @@ class SavablePPO(ConfiguredPPO):
 
 def own_names(algorithm: type[ConfiguredPPO]) -> list[str]:
     """Return the names that the constructors of an algorithm's class take and DistributionalPPO does not."""
-    below = algorithm.__mro__[: algorithm.__mro__.index(ConfiguredPPO)]
-    constructors = [vars(each)["__init__"] for each in below if "__init__" in vars(each)]
-    parameters = [each for constructor in constructors for each in inspect.signature(constructor).parameters.values()]
-    names = dict.fromkeys(each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD))
-    return [name for name in names if name not in (*NO_SETTINGS, *PPOSettings.model_fields)]
+    return [
+        name for name in formats.constructor_names(algorithm) if name not in (*NO_SETTINGS, *PPOSettings.model_fields)
+    ]
 
 
 def decoded(content: Mapping[str, Any], objects: Mapping[str, object], path: Any) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class SaveExactly(BaseCallback):
             raise SettingError("callback", f"{parent} does not report rollouts to SaveExactly; give both to learn()")
         self._saved_at = self.model.num_timesteps
         require_exact(self.model, path_of_step(self.folder, self.name, self._saved_at))
-        self._lock().close()  # nobody saves there now; it is held from the first file on
+        self._lock().close()  # refuse at once; it is held from the first file on
         steps = [step for step in saved_steps(self.folder, self.name) if step > self._saved_at]
         later = [step for step in steps if _is_whole(path_of_step(self.folder, self.name, step))]
         if later:
@@ -138,7 +138,7 @@ class SaveExactly(BaseCallback):
             if not self._is_holder:
                 _HOLDERS[self._place], self._is_holder = self._lock(), True
             write_exact(self.model, path_of_step(self.folder, self.name, self._saved_at), generators)
-        except BaseException:  # of the end of learn() by it, no callback hears
+        except BaseException:  # learn() ends by it, without a call of _on_training_end
             self._restore_handlers()
             raise
         for step in saved_steps(self.folder, self.name)[: -self.keep]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,6 @@ from pathlib import Path
 from types import FrameType, FunctionType, MethodType
 from typing import Any, Final
 
-import numpy as np
 import torch
 from sb3_contrib import QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
@@ -19,12 +17,6 @@ from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common import buffers
 from stable_baselines3.common.base_class import BaseAlgorithm, maybe_make_env
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
-from stable_baselines3.common.noise import (
-    ActionNoise,
-    NormalActionNoise,
-    OrnsteinUhlenbeckActionNoise,
-    VectorizedActionNoise,
-)
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.type_aliases import GymEnv
 from stable_baselines3.common.vec_env import VecEnv
@@ -48,12 +40,13 @@ from rlcore.errors import CallOrderError, CheckpointError, StateError
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.construction import make_policy
 from rlcore.resume.parts import extra_names, training_state
+from rlcore.resume.settings import LACKING, NOISES, decode_settings, encode_setting, setting, setting_names
 from rlcore.resume.unsaved import differences
 from rlcore.state.network import require_network
 from rlcore.state.progress import FORM, WINDOWS
 from rlcore.state.training import Scope, apply_generators, capture_generators, generators_untouched
-from rlcore.state.tree import Rule, fit, misfit
-from rlcore.types import StateDict, StateValue
+from rlcore.state.tree import Rule, fit
+from rlcore.types import StateDict
 
 ALGORITHMS: Final[dict[str, type[BaseAlgorithm]]] = {
     algorithm.__name__: algorithm
@@ -64,27 +57,6 @@ BUFFERS = (
     *(ReplayBuffer, DictReplayBuffer, NStepReplayBuffer, buffers.RolloutBuffer, buffers.DictRolloutBuffer),
     *(MaskableRolloutBuffer, MaskableDictRolloutBuffer, HerReplayBuffer),
 )
-NOISES: Final[dict[str, tuple[type[ActionNoise], dict[str, str]]]] = {
-    "NormalActionNoise": (NormalActionNoise, {"mean": "_mu", "sigma": "_sigma"}),
-    "OrnsteinUhlenbeckActionNoise": (
-        OrnsteinUhlenbeckActionNoise,
-        {"mean": "_mu", "sigma": "_sigma", "theta": "_theta", "dt": "_dt", "initial_noise": "initial_noise"},
-    ),
-}
-"""Exact types, and their attributes by parameter of the constructor."""
-
-_NO_SETTINGS: Final = {
-    *("self", "policy", "env", "seed", "device", "_init_setup_model"),
-    *("use_rms_prop", "rms_prop_eps"),  # A2C keeps their effect in policy_kwargs
-}
-
-_UNIT: Final = Rule(0.0, 1.0)
-_LIMITS: Final = {
-    **dict.fromkeys(("gamma", "gae_lambda", "tau"), _UNIT),
-    **dict.fromkeys(("learning_rate", "max_grad_norm", "vf_coef"), Rule(0.0)),
-}
-"""Of numbers among the settings of a file; others may be anything but NaN."""
-_LACKING: Final = object()
 _BY_THEMSELVES: Final = {
     *("env", "device", "seed", "start_time", "eval_env", "_vec_normalize_env", "n_envs", "action_noise"),
     *("_last_obs", "_last_original_obs", "_last_episode_starts", "_last_lstm_states", "_num_timesteps_at_start"),
@@ -146,7 +118,7 @@ def write_exact(model: BaseAlgorithm, path: str | os.PathLike[str], global_gener
         model.save(Path(path))
         return
     with refusals_name(path):
-        settings: StateDict = {name: _encode(model, name) for name in _setting_names(type(model))}
+        settings: StateDict = {name: encode_setting(model, name) for name in setting_names(type(model))}
         settings["tensorboard_log"] = None  # a path of this machine
         state: Any = training_state(model).capture(*Scope)
         state["generators"]["global"] = global_generators
@@ -176,7 +148,7 @@ def load_exact(
     draw from them in between. After an error ``env`` has to be reset, and the generators are unchanged.
 
     :param env: environments as they were built for the run, of the same number and in the same wrappers
-    :param algorithm: the class that the file must be of; None for any of the eleven, of which a subclass is none
+    :param algorithm: the class that the file must be of; a subclass has to be given. None for one of the eleven
     :param custom_objects: by setting, what no file can hold: ``{"learning_rate": schedule, "policy": MyPolicy,
         "policy_kwargs.features_extractor_class": MyExtractor}``; and ``tensorboard_log``, which no file says
     :param device: None for the one that the run was on; training on another continues, but not to the same bits
@@ -205,7 +177,7 @@ def load_exact(
             _require_env(vec_env, record)
             if torch.device(fields["device"]).type == "meta":
                 raise StateError("device is 'meta', on which no model trains; the file is damaged")
-            settings = _decode_settings(record["settings"], found, objects, vec_env.num_envs)
+            settings = decode_settings(record["settings"], found, objects, vec_env.num_envs)
             learnt: Any = record["state"].get("learnt")
             if isinstance(learnt, dict):  # else it is named below
                 weights = learnt["state_dicts"]["policy"]
@@ -238,9 +210,9 @@ def _unsaved(model: BaseAlgorithm) -> Iterator[str]:
         if isinstance(model, DistributionalPPO):
             built: dict[str, Any] = {"policy": make_policy(model)}
         else:
-            names, is_own = _setting_names(type(model)), type(model) not in ALGORITHMS.values()
+            names, is_own = setting_names(type(model)), type(model) not in ALGORITHMS.values()
             smaller = {"buffer_size": model.n_envs, "verbose": 0}
-            settings = {name: smaller.get(name, _setting(model, name)) for name in names}
+            settings = {name: smaller.get(name, setting(model, name)) for name in names}
             built = vars(_built(type(model), settings, model.env, "cpu"))
             apart = {*names, *_BY_THEMSELVES}
             mine |= {
@@ -262,9 +234,7 @@ def _unsaved(model: BaseAlgorithm) -> Iterator[str]:
 
 def _numbers_of(name: str, buffer: Any) -> dict[str, Any]:
     """Return the plain attributes of a buffer that are settings, such as its discount."""
-    own = (
-        {key: each for key, each in vars(buffer).items() if key not in ("pos", "full", "buffer_size")} if buffer else {}
-    )
+    own = {} if buffer is None else vars(buffer)
     return {f"{name}.{key}": each for key, each in own.items() if isinstance(each, float | str | Enum)}
 
 
@@ -310,7 +280,7 @@ def _missing(model: BaseAlgorithm, name: str) -> Iterator[str]:
     """Yield attributes that a file would need and the model does not have."""
     if unknown := [each for each in extra_names(model) if not hasattr(model, each)]:
         yield f"extra_state names {unknown[0]}, and {name} has no such attribute; correct it"
-    if lacking := [each for each in _setting_names(type(model)) if _setting(model, each) is _LACKING]:
+    if lacking := [each for each in setting_names(type(model)) if setting(model, each) is LACKING]:
         yield f"the constructor of {name} takes {lacking[0]}, and there is no attribute of this name; keep it as one"
 
 
@@ -324,94 +294,3 @@ def _name_of(algorithm: type) -> str | None:
         if base in ALGORITHMS.values():
             return base.__name__ if base is algorithm else f"{base.__name__}:{algorithm.__name__}"
     return None
-
-
-def _setting_names(algorithm: type[BaseAlgorithm]) -> list[str]:
-    """Return the parameters of the constructors of ``algorithm`` whose values a file has."""
-    named: dict[str, None] = {}
-    for constructor in [vars(each)["__init__"] for each in algorithm.__mro__ if "__init__" in vars(each)]:
-        parameters = inspect.signature(constructor).parameters.values()
-        variable = [each.name for each in parameters if each.kind is each.VAR_KEYWORD]
-        named |= {each.name: None for each in parameters if each.kind is not each.VAR_POSITIONAL}
-        named = {name: None for name in named if name not in variable}
-        if not variable:  # it passes on no others
-            break
-    return ["policy", *(name for name in named if name not in _NO_SETTINGS)]
-
-
-def _setting(model: BaseAlgorithm, name: str) -> Any:
-    """Return the value that the constructor takes for what ``model`` has."""
-    attribute = {"policy": "policy_class", "stats_window_size": "_stats_window_size"}.get(name, name)
-    value: Any = getattr(model, attribute, _LACKING)
-    if name == "policy":  # by its alias, as "MlpPolicy"
-        return {cls: alias for alias, cls in reversed(model.policy_aliases.items())}.get(value, value)
-    if name == "train_freq":
-        frequency, unit = value
-        return frequency, unit.value if isinstance(unit, Enum) else unit
-    if name == "replay_buffer_class":
-        is_dict = isinstance(getattr(model.observation_space, "spaces", None), dict)
-        chosen = (
-            DictReplayBuffer if is_dict else NStepReplayBuffer if getattr(model, "n_steps", 1) > 1 else ReplayBuffer
-        )
-        return None if value is chosen else value  # given, it would be warned of with n_steps
-    return dict(value) if name == "policy_kwargs" else value
-
-
-def _encode(model: BaseAlgorithm, name: str) -> StateValue:
-    """Return a setting as plain values; what no file can hold leaves a placeholder, so that loading asks for it."""
-    value = _setting(model, name)
-    return _encode_noise(value) if name == "action_noise" else codec.encode(value, name)
-
-
-def _decode_settings(
-    saved: Mapping[Any, Any], algorithm: type[BaseAlgorithm], objects: Mapping[str, object], n_envs: int
-) -> dict[str, Any]:
-    """Return the arguments for the constructor of ``algorithm``, without environment, device and seed."""
-    if others := set(_setting_names(algorithm)) ^ set(saved):
-        raise StateError(f"has other settings than the installed {algorithm.__name__}: {sorted(map(str, others))}")
-    decoded: dict[str, Any] = {
-        name: _decode_noise(each, objects, n_envs) if name == "action_noise" else codec.decode(each, name, objects)
-        for name, each in saved.items()
-    }
-    for name, value in decoded.items():
-        numbers = [value] if type(value) in (int, float) else _ends_of(value) if name in _LIMITS else []
-        if any(each != each or not _LIMITS.get(name, Rule(finite=False)).allows(each) for each in numbers):
-            raise misfit(name, f"a number{_LIMITS.get(name, '')}", value)
-    if (decoded.get("policy_kwargs") or {}).get("optimizer_kwargs", {}).get("maximize"):
-        raise StateError("policy_kwargs.optimizer_kwargs asks for gradient ascent; the file is damaged or hostile")
-    return {**decoded, "tensorboard_log": objects.get("tensorboard_log")}
-
-
-def _ends_of(schedule: Any) -> list[float]:
-    """Return the numbers that a schedule of Stable-Baselines3 goes between; none of any other object."""
-    inner = getattr(schedule, "value_schedule", schedule)
-    return [vars(inner)[name] for name in ("val", "start", "end") if name in getattr(inner, "__dict__", {})]
-
-
-def _encode_noise(noise: Any) -> StateValue:
-    """Return how to build ``noise``; of a class that is not Stable-Baselines3's a placeholder."""
-    name = type(noise).__name__
-    if type(noise) is VectorizedActionNoise:
-        return {"class": name, "n_envs": noise.n_envs, "base_noise": _encode_noise(noise.base_noise)}
-    kind, attributes = NOISES.get(name, (None, {}))
-    if type(noise) is not kind:
-        return codec.encode(noise, "action_noise")
-    made: Any = noise
-    arguments: StateDict = {key: codec.encode(getattr(made, each), key) for key, each in attributes.items()}
-    return {"class": name, "dtype": np.dtype(made._dtype).name, "arguments": arguments}
-
-
-def _decode_noise(value: Any, objects: Mapping[str, object], n_envs: int) -> Any:
-    """Return new noise; ``action_noise`` of the custom objects replaces that of the file, for one environment."""
-    name = value.get("class") if isinstance(value, dict) else None
-    if name == "VectorizedActionNoise":
-        if value["base_noise"].get("class") == name:
-            raise StateError("action_noise holds one VectorizedActionNoise in another; the file is damaged")
-        return VectorizedActionNoise(_decode_noise(value["base_noise"], objects, n_envs), n_envs)
-    if name is None or "action_noise" in objects:
-        return codec.decode(value, "action_noise", objects)
-    made: Any = NOISES[name][0]
-    arguments: dict[str, Any] = {key: codec.decode(entry, key, {}) for key, entry in value["arguments"].items()}
-    if not all(np.isfinite(each).all() for each in arguments.values() if each is not None):
-        raise StateError("action_noise holds NaN or infinity; the file is damaged")
-    return made(**arguments, dtype=np.dtype(value["dtype"]).type)

@@ -20,7 +20,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
 
 SEPARATE: Final = (VecEnv, gym.Env, spaces.Space, BaseBuffer, Logger, Distribution, torch.distributions.Distribution)
-"""What is saved by itself, and what every forward pass makes anew."""
+"""What is saved by itself, and what every forward pass makes again."""
 FUNCTIONS: Final = (type, FunctionType, MethodType, BuiltinFunctionType, ModuleType)
 PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 LEAVES: Final = (*PLAIN, *FUNCTIONS, np.generic, set, frozenset)
@@ -28,8 +28,6 @@ OF_THE_RUN: Final = {"params", "lr", "initial_lr", "seed"}
 """Entries of an optimizer's groups that its saved state has."""
 OF_OPTIMIZERS: Final = {"state", "param_groups", "defaults"}
 OF_MODULES: Final = frozenset(vars(nn.Module()))
-SAVING: Final = "rlcore.resume.callback"
-"""The module whose callback replaces a method while it trains."""
 Difference = tuple[str, str, str]
 
 
@@ -37,7 +35,7 @@ def differences(model: Mapping[str, Any], built: Mapping[str, Any], held: Collec
     """Yield the path of each difference between attributes of two models, and what is there in either.
 
     Compared are classes and order of modules, hooks, plain attributes, random generators, options of optimizers, and
-    tensors that are no parameters and in no state dict. Of what a file holds, the values are not.
+    tensors outside of the state dict. The values that a file holds are left out.
 
     :param held: paths whose tensors a file holds
     """
@@ -88,7 +86,7 @@ class _Comparison:
         for name in {**one, **other}:
             if name in one and name in other:
                 yield from self.of(one[name], other[name], f"{path}{name}", is_held=is_held)
-            elif getattr(one.get(name, other.get(name)), "__module__", None) != SAVING:
+            elif not _is_ours(one.get(name, other.get(name))):
                 texts = [_described(each[name]) if name in each else "missing" for each in (one, other)]
                 yield f"{path}{name}", texts[0], texts[1]
 
@@ -146,7 +144,7 @@ class _Comparison:
 
 
 def _leaf(one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
-    """Compare two values of one type that refer to no others."""
+    """Compare two values of one type that refer to no other values."""
     if isinstance(one, Tensor | np.ndarray):
         if one.shape != other.shape:
             yield path, _described(one), _described(other)
@@ -161,7 +159,7 @@ def _leaf(one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference
 
 
 def _are_alike(one: type, other: type) -> bool:
-    """Return whether two classes are the same, or were made anew in the same way, as parametrizations make them."""
+    """Return whether two classes are the same, or alike, as those that a parametrization makes for each layer."""
     names = [(each.__module__, each.__qualname__, each.__bases__) for each in (one, other)]
     return one is other or names[0] == names[1]
 
@@ -205,10 +203,15 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _hooks(hooks: Any) -> str:
-    """Return the names of hooks, without those by which rlcore measures gradients."""
+    """Return the names of hooks, without our own."""
     functions = [getattr(each, "func", each) for each in (hooks or {}).values()]
-    own = [each for each in functions if not getattr(each, "__module__", "").startswith("rlcore.")]
+    own = [each for each in functions if not _is_ours(each)]
     return ", ".join(getattr(each, "__qualname__", type(each).__name__) for each in own) or "none"
+
+
+def _is_ours(value: object) -> bool:
+    """Return whether a function is rlcore's, which measures gradients and remembers generators while a model trains."""
+    return isinstance(value, FunctionType | MethodType) and value.__module__.startswith("rlcore.")
 
 
 def _described(value: object) -> str:
