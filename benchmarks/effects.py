@@ -276,7 +276,7 @@ of the last 20 episodes of each member, against the run of the same seed without
 have no defect: they start from the same weights and draw other random numbers. An effect is "no more than chance" if
 its mean is within the range that these runs predict for 95 of 100 such means. {len(SEEDS)} seeds cannot show an effect
 below about a third. The runs show what a user sees in this setting; they do not show that a defect is harmless
-elsewhere. Where a check of this core stops the run, that is no effect of the defect on learning.
+elsewhere. Where a check of this core stops the run, that is not an effect of the defect on learning.
 """
 
 

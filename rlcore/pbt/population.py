@@ -334,7 +334,7 @@ def read_lineage(path: str | Path, size: int | None = None) -> list[LineageEvent
     try:
         return [LineageEvent(**{"performance": None, **json.loads(line)}) for line in content.split(b"\n")[:-1]]
     except (ValueError, TypeError, RecursionError) as error:
-        raise CheckpointError(file, f"has a line that is no event ({str(error)[:100]}); it is damaged") from error
+        raise CheckpointError(file, f"has a line that is not an event ({str(error)[:100]}); it is damaged") from error
 
 
 def ancestors(events: Sequence[LineageEvent], member: int) -> list[tuple[int, int]]:

@@ -259,7 +259,7 @@ def _obstacles(model: BaseAlgorithm) -> Iterator[str]:
         return
     name = type(model).__name__
     if _name_of(type(model)) is None:
-        yield f"{name} derives from none of the algorithms that can be: DistributionalPPO, {', '.join(ALGORITHMS)}"
+        yield f"{name} does not derive from an algorithm that can be saved: DistributionalPPO, {', '.join(ALGORITHMS)}"
     yield from _missing(model, name)
     if type(model.policy) is not model.policy_class:
         yield f"the policy is a {type(model.policy).__name__}, and the algorithm built a {model.policy_class.__name__}"

@@ -95,7 +95,7 @@ def decode_settings(
 
 
 def _ends_of(schedule: Any) -> list[float]:
-    """Return the numbers that a schedule of Stable-Baselines3 goes between; none of any other object."""
+    """Return the numbers that a schedule of Stable-Baselines3 goes between; an empty list for any other object."""
     inner = getattr(schedule, "value_schedule", schedule)
     return [vars(inner)[name] for name in ("val", "start", "end") if name in getattr(inner, "__dict__", {})]
 

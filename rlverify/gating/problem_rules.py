@@ -57,7 +57,7 @@ def _undecided_figures(records: Sequence[Record]) -> list[str]:
 def problems_of(record: Record, committed: Evidence | None = None) -> list[Problem]:
     """Where a record is not what the catalogue expects; each of its conditions is a record of its own.
 
-    An interval of a figure that decides nothing is none: some may stay undecided (see `notes_of` and
+    A figure whose interval does not decide is not a problem: some may stay undecided (see `notes_of` and
     `problems_of_all`).
     """
     claim, verdict, grade = record.claim, record.measured_verdict, record.measured_fix_grade

@@ -32,7 +32,7 @@ from rlverify.reporting.report_data import CLAIMS
 from rlverify.verdicts.verdict import Record, grade_fix, judge
 
 FOR_READERS: Final = frozenset({"id", "title", "area", "section", "document", "problem", "root_cause", "action"})
-"""Fields of a claim that decide nothing."""
+"""Fields of a claim that no verdict depends on."""
 MAY_GROW: Final = ("seeds", "killed_by", "cites", "modules", "figure.runs", "figure.power", "runs")
 """Those that are weaker only if they have less."""
 RENDERED: Final = ("index.md", "all-claims.md", CLAIMS, "kill-matrix.md")

@@ -14,7 +14,7 @@ DocumentGives: TypeAlias = Literal["interval", "statement"]
 Basis: TypeAlias = Literal["code", "formula", "behaviour", "reconstruction", "implied", "reported"]
 """What a document gives for a claim: its code; a formula or number; the behaviour in words; only a title, so that the
 mechanism is our reconstruction; no sentence at all, so that the statement is only implied; or, of a finding, nothing:
-another project reported it, where nobody can check it."""
+another project reported it, where it cannot be checked."""
 
 NOT_STATED: Final[frozenset[Basis]] = frozenset({"reconstruction", "implied", "reported"})
 """The bases that never count against a document."""

@@ -87,7 +87,7 @@ def told(record: Record) -> str:
 LIMITS: Final = {
     "reconstruction": "The document gives only a title; the bug that is re-injected is our reconstruction.",
     "implied": "The document does not state this, or not in the form that is tested.",
-    "reported": "Another project reported the bug, and nobody can check here whether it had it.",
+    "reported": "Another project reported the bug, and whether it had it cannot be checked here.",
     "toy": "Measured on a small synthetic problem, not in training runs.",
     "tensor": "Measured on one component, without training.",
 }

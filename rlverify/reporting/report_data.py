@@ -173,7 +173,7 @@ def collect(
 
 
 def _code(project: Project) -> Code:
-    """The code of every fault and documented fix that a claim names; nothing of one whose target is gone."""
+    """The code of every fault and documented fix that a claim names; without those whose target is gone."""
     names = {name for claim in project.claims for name in (claim.fault, claim.documented_fix) if name is not None}
     found = {name: source_of_fault(each, project.root) for name, each in project.faults.items() if name in names}
     return {name: sources for name, sources in found.items() if sources is not None}

@@ -283,7 +283,7 @@ def _proofs(rule: Rule, session: SubjectSession) -> tuple[tuple[Proof, ...], str
     sessions = [replace(each, tier=tier, volatile=session.volatile) for each in every]
     if len(sessions) > 1 and run_rule(rule, sessions[0]).status is not Status.PASS:
         del sessions[0]
-    for each in sessions:  # as it is, only where smaller settings prove nothing
+    for each in sessions:  # as it is, only if smaller settings give no proof
         found = [run_rule(rule, replace(each, adapter=fault.plant(each.adapter))) for fault in planted]
         pairs = list(zip(planted, found, strict=True))
         proofs = tuple(Proof(fault.text, own.status is Status.FAIL) for fault, own in pairs)

@@ -102,7 +102,7 @@ class Known:
 
     :param wholes: training without an interruption, with the adapter that trained and the steps of its pieces
     :param start: a model at the interruption; None if each process trains one of its own
-    :param fresh: a model that nothing was done with, and the global generators after it was made; None once it is used
+    :param fresh: an unused model, and the global generators after it was made; None once it is used
     """
 
     spans: tuple[int, int] | None = None

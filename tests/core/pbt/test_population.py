@@ -324,7 +324,7 @@ def test_what_is_appended_and_not_cut_off_is_read_back(tmp_path: Path) -> None:
 )
 def test_a_damaged_lineage_is_one_error_with_its_path(line: str, tmp_path: Path) -> None:
     (tmp_path / "lineage.jsonl").write_text(f"{line}\n", encoding="latin-1")
-    with pytest.raises(CheckpointError, match=r"lineage.jsonl: has a line that is no event"):
+    with pytest.raises(CheckpointError, match=r"lineage.jsonl: has a line that is not an event"):
         read_lineage(tmp_path)
 
 

@@ -169,7 +169,7 @@ UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
         "predictor.weight is a Parameter .* in Predicts.extra_state",
     ),
     "an argument of a subclass": (trained(Takes), "the constructor of Takes takes width, and there is no attribute"),
-    "another algorithm": (lambda: ARS("MlpPolicy", make_vec(), **net()), "ARS derives from none"),
+    "another algorithm": (lambda: ARS("MlpPolicy", make_vec(), **net()), "ARS does not derive from an algorithm"),
     "an activation": (
         changed(lambda policy: setattr(policy.mlp_extractor.policy_net, "1", torch.nn.ReLU())),
         "policy.mlp_extractor.policy_net.1 is a ReLU, .* a Tanh",
