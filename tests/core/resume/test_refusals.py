@@ -300,6 +300,16 @@ def test_what_is_derived_is_no_obstacle(make: Any, tmp_path: Path) -> None:
     save_exact(model, tmp_path / "normed.zip")
 
 
+@pytest.mark.parametrize("make", [ppo, lambda: make_model(make_vec())], ids=["PPO", "DistributionalPPO"])
+def test_what_was_frozen_after_the_construction_is_frozen_again(make: Any, tmp_path: Path) -> None:
+    model = make()
+    next(model.policy.parameters()).requires_grad_(False)
+    save_exact(model, tmp_path / "frozen.zip")
+    loaded = load_exact(tmp_path / "frozen.zip", make_vec())
+    flags = [[each.requires_grad for each in own.policy.parameters()] for own in (model, loaded)]
+    assert flags[0] == flags[1] != [True] * len(flags[0])
+
+
 def test_a_subclass_is_loaded_by_its_own_class_alone(tmp_path: Path) -> None:
     save_exact(Curious("MlpPolicy", make_vec(), **net()), tmp_path / "own.zip")
     save_exact(DDPG("MlpPolicy", make_vec("Pendulum-v1"), **net()), tmp_path / "ddpg.zip")

@@ -225,8 +225,10 @@ def holding(lock: Path) -> subprocess.Popen[str]:
 
 def test_two_processes_never_save_under_one_name(tmp_path: Path) -> None:
     with holding(tmp_path / ".exact.lock") as other:
+        model = ppo()
         with pytest.raises(CheckpointError, match="another process is training in it; wait for it"):
-            ppo().learn(32, callback=SaveExactly(tmp_path, every=16))
+            model.learn(32, callback=SaveExactly(tmp_path, every=16))
+        assert model.num_timesteps == 0
         ppo().learn(32, callback=SaveExactly(tmp_path, every=16, name="second"))
         other.kill()
 
