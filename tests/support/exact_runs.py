@@ -16,7 +16,6 @@ import gymnasium as gym
 import numpy as np
 import torch
 from sb3_contrib import QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
-from sb3_contrib.common.envs import InvalidActionEnvDiscrete
 from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
@@ -230,9 +229,6 @@ VARIANTS: dict[str, Case] = {
         algorithm=Curious, settings={**_PPO, "learning_rate": 1e-3, "width": 2}
     ),
     "a subclass that freezes": CASES["PPO"]._replace(algorithm=Frozen),
-    "environments that draw from their spaces": CASES["MaskablePPO"]._replace(
-        env_id=partial(InvalidActionEnvDiscrete, dim=8, n_invalid_actions=3), wrapper=pickled
-    ),
     "SAC with HER": CASES["SAC"]._replace(
         env_id=partial(BitFlippingEnv, 3, True),
         wrapper=pickled,
