@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.utils import EzPickle
+from sb3_contrib import MaskablePPO
+from sb3_contrib.common.envs import InvalidActionEnvDiscrete
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
@@ -17,6 +20,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 from rlcore import ResumableEnv
 from rlcore.errors import CheckpointError, SettingError, StateError
 from rlcore.resume import PickledEnv, continue_learning, load_exact, save_exact
+from tests.support.exact_runs import differences, finished
 
 
 class Drifting(gym.Env[Any, Any]):
@@ -160,3 +164,17 @@ def test_a_restored_environment_draws_from_the_space_that_the_model_has() -> Non
         space.seed(seed)
         rewards.append([env.step(0)[1] for _ in range(9)])
     assert rewards[0] == rewards[1] != rewards[2]
+
+
+def test_environments_that_draw_from_their_spaces_go_on_with_the_same_numbers(tmp_path: Path) -> None:
+    def envs() -> VecEnv:
+        make = partial(InvalidActionEnvDiscrete, dim=8, n_invalid_actions=3)
+        return DummyVecEnv([lambda: ResumableEnv(PickledEnv(make()))] * 2)
+
+    model = MaskablePPO("MlpPolicy", envs(), n_steps=16, batch_size=16, n_epochs=1, seed=3).learn(32)
+    save_exact(model, tmp_path / "saved.zip")
+    continue_learning(model, total_timesteps=96)
+
+    loaded = load_exact(tmp_path / "saved.zip", envs())
+    continue_learning(loaded, total_timesteps=96)
+    assert differences(finished(model), finished(loaded)) == []
