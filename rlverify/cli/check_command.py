@@ -12,7 +12,7 @@ from rlverify.checks.engine.choosing import chosen_rules
 from rlverify.checks.engine.session import TierName
 from rlverify.cli.checking import Asked, check_parts, rules_table, run_checks
 from rlverify.cli.console import show
-from rlverify.cli.run_options import STDOUT, JUnitFile, RayAddress, check_outputs, executor_of, write_texts
+from rlverify.cli.run_options import STDOUT, JUnitFile, RayAddress, SummaryFile, check_outputs, executor_of, write_texts
 from rlverify.records.errors import UsageError
 from rlverify.reporting.check_formats import CHECK_FORMATS
 from rlverify.running.executors import Executor, ExecutorName
@@ -61,6 +61,7 @@ def check(
         Path | None,
         typer.Option("--sarif", metavar="FILE", help="Write the checks that are not as expected as SARIF 2.1.0."),
     ] = None,
+    summary: SummaryFile = None,
     where: Annotated[
         ExecutorName,
         typer.Option("--executor", help="Where targets are checked: one after the other here, in workers, or on Ray."),
@@ -74,7 +75,7 @@ def check(
 
     A target is a function without arguments that makes a model. No settings are needed.
     """
-    files = check_outputs({"junit": junit, "sarif": sarif, "json": json_file})
+    files = check_outputs({"junit": junit, "sarif": sarif, "summary": summary, "json": json_file})
     if listed:
         show(rules_table([*chosen_rules(checks or (), families or ())[0]]))
         raise typer.Exit

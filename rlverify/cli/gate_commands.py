@@ -24,7 +24,7 @@ from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import run_changed
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths, suites_alone
-from rlverify.records.errors import BrokenCodeError, UsageError
+from rlverify.records.errors import BrokenCodeError
 from rlverify.records.problems import CLAIM_FELL, HARNESS_FAILED, Problem, Weakening, few, outcome_of
 from rlverify.reporting.formats import RUN_FORMATS, as_object
 from rlverify.reporting.outcome import Outcome, lines_of
@@ -101,12 +101,15 @@ def gate(
         project.check()
     except BrokenCodeError as error:
         _answer(Outcome((), (Problem(error.place, CLAIM_FELL, error.reason),)), files)
+    suites = project.settings.suites if chosen is None else ()
+    if suites:
+        _require(suites, project.root)
     paths = options.report_paths(project, reports)
     since = _base(project, base)
     with run_options.executor_of(where, jobs, ray_address) as executor:
         result = _run_audit(context, paths, executor, level=level, base=since, chosen=chosen, fail_fast=fail_fast)
         result = _with_catalogue_and_tests(project, paths, result, chosen, since, executor)
-        if project.settings.suites and chosen is None:
+        if suites:
             result = _with_suites(project, result)
         weakened = weakened_by(project, paths, since, result.records) if since is not None else ()
         result = replace(result, weakened=weakened)
@@ -129,8 +132,6 @@ def _gate_of_suites(root: Path, names: tuple[str, ...], files: Mapping[str, Path
     from rlverify.cli.check_command import run_and_report
     from rlverify.cli.checking import Asked
 
-    if "summary" in files:
-        raise UsageError("this project has suites alone, and --summary is for the claims of a catalogue; leave it out")
     sys.path += [str(folder) for folder in (root, root / "src") if folder.is_dir() and str(folder) not in sys.path]
     return run_and_report(Asked(names, root), files, executor)
 
@@ -186,6 +187,13 @@ def _with_catalogue_and_tests(
             planted
         )
     return replace(result, problems=(*result.problems, *found), notes=notes)
+
+
+def _require(suites: Sequence[str], root: Path) -> None:
+    """Import the suites, so that a mistake in one is an error before anything is measured."""
+    from rlverify.cli.checking import Asked
+
+    Asked((*suites,), root).imported()
 
 
 def _with_suites(project: Project, result: Outcome) -> Outcome:

@@ -11,6 +11,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -50,8 +51,22 @@ def example_files(content: str, tests: str, *, is_distribution: bool) -> Mapping
             "workflow.yml.j2",
             python=f"{sys.version_info.major}.{sys.version_info.minor}",
             is_distribution=is_distribution,
+            requirement=requirement(),
         ),
     }
+
+
+def requirement() -> str:
+    """Return what pip installs where this installation came from: the commit of a repository, or else the release.
+
+    Where pip installed from a folder, that is the release as well, since no other machine has the folder. Source:
+    PEP 610.
+    """
+    installed = distribution("rlverify")
+    origin = json.loads(installed.read_text("direct_url.json") or "{}")
+    if repository := origin.get("vcs_info"):
+        return f"rlverify @ {repository['vcs']}+{origin['url']}@{repository['commit_id']}"
+    return f"rlverify=={installed.version}"
 
 
 def function_name(name: str) -> str:
@@ -115,7 +130,7 @@ def init(
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(pyproject, "", f"takes no more tables ({error}); nothing was changed") from error
     _write_new(root, files, {FILE: text})
-    show(_render("init_done.txt.j2", **facts, files=list(files)).rstrip("\n"))
+    show(_render("init_done.txt.j2", **facts, files=list(files), requirement=requirement()).rstrip("\n"))
 
 
 def new(

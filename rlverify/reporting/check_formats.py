@@ -196,8 +196,20 @@ def _result(target: Target, record: CheckRecord, folder: Path) -> dict[str, Any]
     )
 
 
+def markdown_of_checks(run: CheckRun, _folder: Path) -> str:
+    """Return the summary of a step on GitHub: counts, what is not as expected in full, and all checks folded in."""
+    from rlverify.reporting.step_summary import cell, page_of  # imports Jinja, which other formats do without
+
+    unexpected = [details(each) for each in run.records if each.is_unexpected]
+    cells = ([each.subject, each.check, reason_in_words(each)] for each in run.records)
+    rows = "".join(f"| {' | '.join(map(cell, row))} |\n" for row in cells)
+    table = f"| subject | check | outcome |\n|---|---|---|\n{rows}"
+    return page_of(run.exit_code, [summary_of_checks(run), *unexpected], "All checks", table)
+
+
 CHECK_FORMATS: Final[Mapping[str, Callable[[CheckRun, Path], str]]] = {
     "json": json_of_checks,
     "junit": junit_of_checks,
     "sarif": sarif_of_checks,
+    "summary": markdown_of_checks,
 }

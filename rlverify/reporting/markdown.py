@@ -116,8 +116,10 @@ def table_of_values(record: Record, *, in_full: bool = False) -> str:
     bug = "as the document recommends" if record.claim.against_document else "with the bug"
     planted = ["healthy", bug, "with the document's fix"]
     columns = planted if len(variants) > 1 else ["expected if true", "measured"]
-    heading = ["value", *columns[: max(len(variants), 2)]]
-    table = [heading, ["---"] * len(heading), *([cell(_in_one(names)), *cells] for (_, *cells), names in rows.items())]
+    names, common = _without_their_end([_in_one(names) for names in rows.values()])
+    heading = [" ".join(["value", *common]), *columns[: max(len(variants), 2)]]
+    body = [[cell(name), *cells] for name, (_, *cells) in zip(names, rows, strict=True)]
+    table = [heading, ["---"] * len(heading), *body]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in table) if rows else ""
 
 
@@ -136,6 +138,15 @@ def _in_one(names: Sequence[str]) -> str:
     rests = [" ".join(words[start : len(words) - end]) for words in split]
     more = [f"and {len(rests) - SHOWN_NAMES} more"] if len(rests) > SHOWN_NAMES else []
     return " ".join([*split[0][:start], " / ".join([*rests[:SHOWN_NAMES], *more]), *split[0][len(split[0]) - end :]])
+
+
+def _without_their_end(names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Names without the words with which all of them end, and these words, which the heading of a table says once."""
+    split = [name.split(" ") for name in names]
+    common = min([_alike([words[::-1] for words in split]), *(len(words) - 1 for words in split)])
+    if len(names) < 2 or common < 2:
+        return names, ()
+    return [" ".join(words[:-common]) for words in split], split[0][-common:]
 
 
 def _alike(names: Sequence[Sequence[str]]) -> int:

@@ -47,10 +47,15 @@ TITLES = {0: "as expected", 1: "failed", 2: "could not be measured"}
 
 def summary_of_run(outcome: Outcome) -> str:
     """What happened as preformatted text, and the table of all claims folded in below it."""
-    lines = lines_of(replace(outcome, weakened=()))
-    text = "\n".join(line.replace("```", "'''") for line in lines)
-    head = f"# rlverify: {TITLES[outcome.exit_code]}\n\n```text\n{text}\n```\n\n"
-    before, after = "<details><summary>All claims</summary>\n\n", "\n</details>\n"
     failed = {each.subject: each.sentence for each in outcome.problems if each.kind == "other" and each.exit_code == 1}
     fallen = {each.claim.id: each.headline for each in outcome.fallen}
-    return head + table_of_weakened(outcome.weakened) + before + table_of(outcome.records, {**failed, **fallen}) + after
+    table = table_of(outcome.records, {**failed, **fallen})
+    lines = lines_of(replace(outcome, weakened=()))
+    return page_of(outcome.exit_code, lines, "All claims", table, table_of_weakened(outcome.weakened))
+
+
+def page_of(exit_code: int, lines: Sequence[str], title: str, table: str, between: str = "") -> str:
+    """Return lines as preformatted text, what is ``between``, and a table that is folded in."""
+    text = "\n".join(line.replace("```", "'''") for line in lines)
+    head = f"# rlverify: {TITLES[exit_code]}\n\n```text\n{text}\n```\n\n"
+    return f"{head}{between}<details><summary>{title}</summary>\n\n{table}\n</details>\n"

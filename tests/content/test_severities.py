@@ -11,7 +11,7 @@ from rlverify.records.measured import SymptomEvidence, VariantEvidence
 from rlverify.verdicts.verdict import Record
 from tests.engine.reporting.records import PROJECT, measured, simple
 from verification.pages.documents import EFFECTS
-from verification.pages.ranking import severity_by_rule
+from verification.pages.ranking import SEVERITIES, faults, plan, severity_by_rule, wrong_statements
 
 CONTENT = toml_of(PROJECT.folder / EFFECTS, lambda *_: CatalogueError(EFFECTS, "", "", "cannot be read"))
 RECORDS = {
@@ -27,6 +27,13 @@ def test_a_severity_follows_the_rule_or_says_why_not(claim_id: str) -> None:
     of_bugs = {name: each.claim.assessed for name, each in RECORDS.items() if each.is_bug}
     by_rule = severity_by_rule(record, CONTENT["effects"].get(claim_id, ""), of_bugs)
     assert (record.claim.assessed == by_rule) is not bool(record.claim.assessed_why)
+
+
+def test_the_plan_has_every_cause_of_medium_severity_or_higher() -> None:
+    found = list(RECORDS.values())
+    planned = {each.claim.id for due in plan(found).values() for finding in due for each in finding.records}
+    grave = [each for each in [*faults(found), *wrong_statements(found)] if each.first.claim.assessed in SEVERITIES[:3]]
+    assert [each.first.claim.id for each in grave if planned.isdisjoint(one.claim.id for one in each.records)] == []
 
 
 def observed(text: str) -> Record:

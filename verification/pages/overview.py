@@ -64,6 +64,7 @@ class Overview:
     :param shown: how many bugs, wrong statements and actions of each phase the index shows
     :param severities: how many bugs have which severity, the most severe first
     :param origins: how many bugs a document states, how many were measured here, how many are only reported
+    :param unchecked: critical bugs that are only reported
     :param certain: how many statements are certain, and why the others are not
     :param own: findings about the code under test as it is
     :param depending: claims of which the verdict, or the grade of the fix, depends on the conditions
@@ -80,6 +81,7 @@ class Overview:
     findings: IndexRow
     severities: Mapping[str, int]
     origins: Mapping[str, int]
+    unchecked: Sequence[Record]
     certain: Mapping[str, int]
     own: Sequence[Record]
     depending: Sequence[Record]
@@ -116,6 +118,9 @@ def overview(data: ReportData) -> Overview:
         findings=row_of("Findings of our own", "", data.findings),
         severities={severity: found.count(severity) for severity in SEVERITIES if severity in found},
         origins={origin: [_origin(bug) for bug in bugs].count(origin) for origin in ("stated", "measured", "reported")},
+        unchecked=[
+            bug.first for bug in bugs if _origin(bug) == "reported" and bug.first.claim.assessed == SEVERITIES[0]
+        ],
         certain=_certain(data.statements),
         own=[each for each in data.findings if each.claim.fault is None and not each.contradicts_document],
         depending=depending,

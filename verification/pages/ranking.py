@@ -16,7 +16,7 @@ Phase: TypeAlias = Literal["now", "next", "later"]
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "high", "medium", "low", "none")
 PHASES: Final[dict[Phase, str]] = {
-    "now": "critical severity",
+    "now": "critical severity, measured here",
     "next": "high severity with high confidence",
     "later": "other high severity, medium severity, and what only the original project reported",
 }

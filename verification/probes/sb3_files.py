@@ -51,7 +51,10 @@ def sb3_keeps_what_get_parameters_does_not_name(make: Make, seed: int) -> Sequen
             "Stable-Baselines3's get_parameters() contains the scaler", "no", "yes" if named else "no", holds=not named
         ),
         Observation(
-            "step_count after Stable-Baselines3's load()", "lost", "lost" if lost else f"{steps} of {STEPS}", holds=lost
+            "step_count after Stable-Baselines3's load()",
+            "lost",
+            "lost" if lost else f"{steps} of {STEPS} kept",
+            holds=lost,
         ),
     ]
 

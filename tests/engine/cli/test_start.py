@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,33 @@ def test_the_worked_example_is_measured_audited_and_gated(started: Path) -> None
     (row,) = matrix["rows"]
     assert (row["fate"], row["killers"]) == ("killed", row["plan"]["checks"])
     assert (started / ".rlverify" / ".gitignore").read_text(encoding="utf-8") == "*\n"
+
+
+@pytest.mark.parametrize(
+    ("origin", "installed"),
+    [
+        ("", "rlverify==1.2.3"),
+        ('{"url": "file:///home/me/rlverify", "dir_info": {}}', "rlverify==1.2.3"),
+        (
+            '{"url": "https://example.org/rlverify.git", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}}',
+            "rlverify @ git+https://example.org/rlverify.git@c0ffee",
+        ),
+    ],
+    ids=["release", "folder", "commit"],
+)
+def test_the_workflow_installs_what_is_installed_here(
+    origin: str, installed: str, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "rlverify-1.2.3.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.4\nName: rlverify\nVersion: 1.2.3\n", encoding="utf-8")
+    if origin:
+        (folder / "direct_url.json").write_text(origin, encoding="utf-8")
+    monkeypatch.setattr("rlverify.cli.start_commands.distribution", lambda _: Distribution.at(folder))
+    done = rlverify_here("init", cwd=repository)
+    assert f"the workflow installs {installed}\n" in done.stdout
+    workflow = (repository / ".github" / "workflows" / "rlverify.yml").read_text(encoding="utf-8")
+    assert f'- run: pip install pytest "{installed}"\n' in workflow
 
 
 def test_the_package_in_src_is_under_test(started: Path) -> None:

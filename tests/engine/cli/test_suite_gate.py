@@ -104,6 +104,33 @@ def test_the_gate_of_a_project_with_suites_alone(
     assert "2 checks: " in output
 
 
+@pytest.mark.parametrize(
+    ("number", "saved", "head", "row"),
+    [
+        (11, "average", "# rlverify: as expected", "| learner | L-01 | pass: proven by 1 fault |"),
+        (12, "0.0", "# rlverify: failed", "| learner | L-01 | fail: average differs after the load |"),
+    ],
+)
+def test_the_summary_of_suites_alone_has_every_check(
+    number: int, saved: str, head: str, row: str, command: Command, tmp_path: Path
+) -> None:
+    write_alone(tmp_path, f'["{write_suite(tmp_path, number, saved)}"]')
+    (tmp_path / "step.md").write_text("# another step\n")
+    command("gate", "--summary", str(tmp_path / "step.md"))
+    another, first, *lines = (tmp_path / "step.md").read_text().splitlines()
+    assert (another, first) == ("# another step", head)
+    assert row in lines
+
+
+def test_a_mistake_in_a_suite_is_found_before_anything_is_measured(command: Command, tmp_path: Path) -> None:
+    toy_with_suite(tmp_path, 13, "average")
+    (tmp_path / "suite_13.py").write_text("raise KeyError('mistake')\n")
+    code, output, errors = command("gate")
+    assert (code, output) == (2, "")
+    assert "importing suite_13 raises KeyError: 'mistake'" in errors
+    assert not (tmp_path / ".rlverify").exists()
+
+
 @pytest.mark.parametrize("value", ['"suite"', "[]", "[1]", '[""]'])
 def test_suites_that_are_no_list_of_texts_are_refused(value: str, command: Command, tmp_path: Path) -> None:
     write_alone(tmp_path, value)
