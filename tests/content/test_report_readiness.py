@@ -44,10 +44,10 @@ def test_all_hold_only_if_every_one_does() -> None:
     [
         (("TOY-01", "TOY-02"), "falls: TOY-02", "holds"),
         (("TOY-03",), "holds", "falls: TOY-03"),
-        (("TOY-01", "TOY-04"), "cannot be told, no verdict: TOY-04", "cannot be told, no verdict: TOY-04"),
-        (("TOY-05",), "cannot be told, no verdict: TOY-05", "cannot be told, no verdict: TOY-05"),
-        (("NOT-THERE",), "cannot be told, no verdict: NOT-THERE", "cannot be told, no verdict: NOT-THERE"),
-        (("TOY-02", "TOY-04"), "falls: TOY-02", "cannot be told, no verdict: TOY-04"),
+        (("TOY-01", "TOY-04"), "cannot be told, undecided or not measured: TOY-04", "cannot be told, undecided or not measured: TOY-04"),
+        (("TOY-05",), "cannot be told, undecided or not measured: TOY-05", "cannot be told, undecided or not measured: TOY-05"),
+        (("NOT-THERE",), "cannot be told, undecided or not measured: NOT-THERE", "cannot be told, undecided or not measured: NOT-THERE"),
+        (("TOY-02", "TOY-04"), "falls: TOY-02", "cannot be told, undecided or not measured: TOY-04"),
     ],
 )
 def test_what_falls_and_what_cannot_be_told_is_named(claims: tuple[str, ...], described: str, in_core: str) -> None:
@@ -65,8 +65,8 @@ def test_what_falls_and_what_cannot_be_told_is_named(claims: tuple[str, ...], de
         (("TOY-06",), "found: TOY-06"),  # its fix is no good
         (("TOY-02", "TOY-07"), "not found"),
         (("TOY-01", "TOY-02"), "found: TOY-01"),
-        (("TOY-03",), "cannot be told, no verdict: TOY-03"),  # of a regression nothing is known
-        (("TOY-04",), "cannot be told, no verdict: TOY-04"),
+        (("TOY-03",), "cannot be told, undecided or not measured: TOY-03"),  # of a regression nothing is known
+        (("TOY-04",), "cannot be told, undecided or not measured: TOY-04"),
         ((), "not measured"),
     ],
 )

@@ -273,7 +273,7 @@ def _answer(data: ReportData, claims: Sequence[str], rule: Rule) -> str:
     fallen = [claim_id for claim_id, record in records.items() if record and claim_id not in holes and not rule(record)]
     if fallen:
         return f"falls: {', '.join(fallen)}"
-    return f"{UNTOLD}, no verdict: {', '.join(holes)}" if holes else HOLDS
+    return f"{UNTOLD}, undecided or not measured: {', '.join(holes)}" if holes else HOLDS
 
 
 def _stands(record: Record) -> bool:
@@ -290,7 +290,7 @@ def _problem(data: ReportData, claims: Sequence[str]) -> str:
     untold = [claim_id for claim_id in claims if claim_id not in found and verdicts.get(claim_id) not in absent]
     if found:
         return f"{FOUND}: {', '.join(found)}"
-    return f"{UNTOLD}, no verdict: {', '.join(untold)}" if untold else NOT_FOUND
+    return f"{UNTOLD}, undecided or not measured: {', '.join(untold)}" if untold else NOT_FOUND
 
 
 def _holds_in_core(record: Record) -> bool:
