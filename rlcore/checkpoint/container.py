@@ -174,6 +174,8 @@ def write_atomic(path: str | PathLike[str], content: bytes | Callable[[BinaryIO]
 def locked(path: Path) -> Iterator[None]:
     """Hold a file that no two processes can hold; the system lets it go when a process ends, a killed one too.
 
+    The file stays: a process that removes it would let a third make a new one while a second holds the old one.
+
     :raises CheckpointError: another process holds it
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -186,8 +188,6 @@ def locked(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):  # Windows removes no open file
-            path.unlink()
         lock.release()
 
 

@@ -41,7 +41,7 @@ class SaveExactly(BaseCallback):
     :param every: timesteps, as ``num_timesteps`` counts them, between two files
     :param keep: number of files that stay, at least 1; older ones are removed
     :param name: start of the files' names
-    :raises SettingError: ``every`` or ``keep`` is no integer, or below 1
+    :raises SettingError: ``every`` or ``keep`` is no integer, or below 1, or ``name`` is in a folder of its own
     """
 
     def __init__(self, folder: str | Path, every: int, *, keep: int = 2, name: str = "exact") -> None:
@@ -49,6 +49,8 @@ class SaveExactly(BaseCallback):
         for setting, value in (("every", every), ("keep", keep)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise SettingError(setting, f"{setting}={value!r} is no integer of at least 1; correct it")
+        if not name or Path(name).name != name:
+            raise SettingError("name", f"name={name!r} is not the start of a file's name; put folders into folder")
         self.folder, self.every, self.keep, self.name = Path(folder), every, keep, name
         self.stopped_by: int | None = None
         self._former: dict[int, Any] = {}  # handlers by signal

@@ -17,8 +17,10 @@ from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common import buffers
 from stable_baselines3.common.base_class import BaseAlgorithm, maybe_make_env
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
+from stable_baselines3.common.noise import VectorizedActionNoise
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.type_aliases import GymEnv
+from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.her import HerReplayBuffer
 
@@ -208,7 +210,8 @@ def _unsaved(model: BaseAlgorithm) -> Iterator[str]:
     mine: dict[str, Any] = {"policy": model.policy}
     with generators_untouched():
         if isinstance(model, DistributionalPPO):
-            built: dict[str, Any] = {"policy": make_policy(model)}
+            mine |= {"lr_schedule": model.lr_schedule}
+            built: dict[str, Any] = {"policy": make_policy(model), "lr_schedule": FloatSchedule(model.learning_rate)}
         else:
             names, is_own = setting_names(type(model)), type(model) not in ALGORITHMS.values()
             smaller = {"buffer_size": model.n_envs, "verbose": 0}
@@ -224,12 +227,23 @@ def _unsaved(model: BaseAlgorithm) -> Iterator[str]:
                 mine |= _numbers_of(name, vars(model).get(name))
                 built |= _numbers_of(name, built.get(name))
             built = {name: built[name] for name in mine if name in built}
+            noise: Any = model.action_noise
+            noises = _noises_of(noise)
+            mine |= noises
+            built |= dict.fromkeys(noises, getattr(noise, "base_noise", None))
+            held |= {f"{name}.noise_prev" for name in noises}
             optimizers, variables = model._get_torch_save_params()
             held |= {*optimizers, *variables, *extra_names(model), *(f"policy.{name}" for name in optimizers)}
             if is_own:
                 advice += f", or name it in {type(model).__name__}.extra_state"
     for path, text, expected in differences(mine, built, held):
         yield f"{path} is {text}, and of a model that is loaded it would be {expected}; {advice}"
+
+
+def _noises_of(noise: Any) -> dict[str, Any]:
+    """Return the noises of several environments, of which a file has the settings of the first."""
+    noises = noise.noises if isinstance(noise, VectorizedActionNoise) else []
+    return {f"action_noise.noises[{i}]": each for i, each in enumerate(noises) if not isinstance(each, SupportsState)}
 
 
 def _numbers_of(name: str, buffer: Any) -> dict[str, Any]:

@@ -161,6 +161,8 @@ def restore_noise(noise: Any, state: Any) -> None:
     elif isinstance(noise, OrnsteinUhlenbeckActionNoise):
         noise.noise_prev = np.array(noise.noise_prev)
         _fill({"previous": noise.noise_prev}, from_state(state), "action_noise")
+        if not np.isfinite(noise.noise_prev).all():
+            raise StateError("action_noise holds NaN or infinity; the file is damaged")
     elif state is not None:
         raise StateError(f"the file has a state of action noise, and {type(noise).__name__} has none")
 

@@ -198,7 +198,8 @@ def _result(target: Target, record: CheckRecord, folder: Path) -> dict[str, Any]
 
 def markdown_of_checks(run: CheckRun, _folder: Path) -> str:
     """Return the summary of a step on GitHub: counts, what is not as expected in full, and all checks folded in."""
-    from rlverify.reporting.step_summary import cell, page_of  # imports Jinja, which other formats do without
+    from rlverify.reporting.markdown import cell  # imports Jinja, which other formats do without
+    from rlverify.reporting.step_summary import page_of
 
     unexpected = [details(each) for each in run.records if each.is_unexpected]
     cells = ([each.subject, each.check, reason_in_words(each)] for each in run.records)

@@ -21,7 +21,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.noise import ActionNoise
+from stable_baselines3.common.noise import ActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv, VecEnvWrapper, VecNormalize
@@ -106,15 +106,19 @@ def changed(change: Callable[[Any], object]) -> Callable[[], Any]:
     return make
 
 
-def ruled(change: Callable[[Any], object]) -> Callable[[], Any]:
+def ruled(change: Callable[[Any], object], build: Callable[[], Any] = ppo) -> Callable[[], Any]:
     """A model to which something was done after it was built."""
 
-    def make() -> PPO:
-        model = ppo()
+    def make() -> Any:
+        model = build()
         change(model)
         return model
 
     return make
+
+
+def noisy() -> SAC:
+    return sac(action_noise=OrnsteinUhlenbeckActionNoise(np.zeros(1), np.full(1, 0.1))).learn(16)
 
 
 def trained(kind: type[PPO]) -> Callable[[], Any]:
@@ -236,6 +240,14 @@ UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "gamma of a buffer": (ruled(lambda model: setattr(model, "gamma", 0.5)), "rollout_buffer.gamma is 0.99, .* 0.5"),
     "a rate without a schedule": (ruled(lambda model: setattr(model, "learning_rate", 0.5)), "lr_schedule"),
+    "a schedule of its own": (
+        ruled(lambda model: setattr(model, "lr_schedule", lambda _: 1e-5), lambda: make_model(make_vec())),
+        "lr_schedule is a function, .* a FloatSchedule",
+    ),
+    "one noise of several": (
+        ruled(lambda model: setattr(model.action_noise.noises[0], "_sigma", np.ones(1)), noisy),
+        r"action_noise.noises\[0\]._sigma is a ndarray .* that has changed",
+    ),
     "a method of a model": (ruled(lambda model: setattr(model, "train", model.train)), "train is a method, .* missing"),
     "extra_state that is not there": (
         ruled(lambda model: setattr(model, "extra_state", ("mean",))),
@@ -511,6 +523,11 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "a frozen name": ("ppo", lambda c: c["state"]["progress"].update(frozen=["x"]), "frozen.*names of parameters"),
     "an action": ("dqn", lambda c: _rows(c)["actions"].fill_(1000), "actions.*holds other values than Discrete"),
     "an observation": ("sac", lambda c: _rows(c)["observations"].fill_(np.inf), "observations.*NaN or infinity"),
+    "a noise": (
+        "sac",
+        lambda c: c["state"]["action_noise"]["noises"][0]["previous"].fill_(np.nan),
+        "action_noise holds NaN",
+    ),
     "a reward": ("sac", lambda c: _rows(c)["rewards"].fill_(np.nan), "rewards.*holds NaN"),
 }
 
@@ -518,7 +535,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
 @pytest.fixture(scope="module")
 def files(saved: Path) -> dict[str, Path]:
     dqn = DQN("MlpPolicy", make_vec(), **net(), buffer_size=40, learning_starts=4)
-    for name, model in {"sac": sac(), "dqn": dqn}.items():
+    for name, model in {"sac": noisy(), "dqn": dqn}.items():
         save_exact(model.learn(16), saved.with_name(name))
     return {name: saved.with_name(f"{name}.zip") for name in ("ppo", "sac", "dqn")}
 

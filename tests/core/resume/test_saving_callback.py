@@ -214,6 +214,12 @@ with locked(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.parametrize("wrong", ["", "run/exact", "../exact"])
+def test_a_name_in_another_folder_is_refused(wrong: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="is not the start of a file's name; put folders into folder"):
+        SaveExactly(tmp_path, every=16, name=wrong)
+
+
 def holding(lock: Path) -> subprocess.Popen[str]:
     """A process that saves under a name."""
     command = [sys.executable, "-c", HOLDS, str(lock)]
@@ -234,7 +240,7 @@ def test_two_processes_never_save_under_one_name(tmp_path: Path) -> None:
 
     ppo().learn(32, callback=SaveExactly(tmp_path, every=16))
     assert (saved_steps(tmp_path, "exact"), saved_steps(tmp_path, "second")) == ([16, 32], [16, 32])
-    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+    assert sorted(each.name for each in tmp_path.glob(".*")) == [".exact.lock", ".second.lock"]  # and no temporary file
 
 
 def test_a_process_that_begins_to_save_meanwhile_ends_the_other_at_its_first_file(tmp_path: Path) -> None:
