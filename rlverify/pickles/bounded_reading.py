@@ -1,16 +1,11 @@
-"""Reading that never takes more memory, bytes or time than a limit, whatever the content claims about itself."""
+"""Unpacking that writes no more bytes than a limit, whatever the content claims about itself."""
 
 from __future__ import annotations
 
 import lzma
-import math
 import tarfile
-import time
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from tempfile import SpooledTemporaryFile
 from typing import BinaryIO, Final, Protocol, cast
 
@@ -19,9 +14,6 @@ MAX_MEMBER_BYTES: Final = 256 * MEBIBYTE
 """How much is read of one member of an archive, or of one compressed file."""
 MAX_UNPACKED_BYTES: Final = 1024 * MEBIBYTE
 """How much is unpacked of one file, all its members and levels together."""
-MAX_SECONDS: Final = 25.0
-"""For one file; what is under way then ends within a few seconds."""
-_END: Final[ContextVar[float]] = ContextVar("end", default=math.inf)
 _IN_MEMORY: Final = 16 * MEBIBYTE
 
 DAMAGE: Final = (
@@ -49,24 +41,6 @@ class NotScannedError(Exception):
         super().__init__(reason)
         self.rule = rule
         self.reason = reason
-
-
-@contextmanager
-def time_limited() -> Iterator[None]:
-    """Let `require_time` raise an error once the block has taken too long."""
-    token = _END.set(time.monotonic() + MAX_SECONDS)
-    try:
-        yield
-    finally:
-        _END.reset(token)
-
-
-def require_time() -> None:
-    """
-    :raises NotScannedError: the block of `time_limited` around has taken too long
-    """
-    if time.monotonic() > _END.get():
-        raise NotScannedError("scan-limit", f"takes more than {MAX_SECONDS:g} s; the rest was not scanned")
 
 
 def unreadable(error: BaseException) -> NotScannedError:
@@ -103,7 +77,6 @@ class UnpackBudget:
         allowed = min(self.member_bytes, self.left)
         try:
             while chunk := chunk or packed.read1(min(MEBIBYTE, allowed + 1)):
-                require_time()
                 kept = target.write(chunk[:allowed])
                 allowed, self.left = allowed - kept, self.left - kept
                 if kept < len(chunk):

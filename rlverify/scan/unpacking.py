@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
+from tokenize import TokenError
 from typing import Any, BinaryIO, Final, TypeAlias
 
 from rlverify.pickles.bounded_reading import (
@@ -24,11 +25,9 @@ from rlverify.pickles.bounded_reading import (
     NotScannedError,
     PackedStream,
     UnpackBudget,
-    require_time,
     unreadable,
 )
 from rlverify.pickles.pickle_imports import starts_like_a_pickle
-from rlverify.records.attempts import Crash, attempt
 from rlverify.scan.findings import ScanFinding
 from rlverify.scan.pickle_findings import Place, findings_of_pickles
 
@@ -36,10 +35,9 @@ SERIALIZED: Final = ":serialized:"
 """The key under which Stable-Baselines3 keeps a pickle in base64."""
 MODEL_FIELDS: Final = "data"
 """The member of a model file of Stable-Baselines3 that has its fields as JSON."""
-MAX_FIELD_BYTES: Final = 64 * MEBIBYTE
-"""How much is read of all fields together."""
 HEAD_BYTES: Final = 512
-MAX_MEMBERS: Final = 20_000
+LOOKED_AT: Final = MEBIBYTE
+"""How much is read of a member whose name and first bytes are no checkpoint's."""
 MAX_DEPTH: Final = 4
 _REMEDY: Final = "use rlverify.scan.load_parameters_safely(file, model), which skips this field"
 
@@ -169,24 +167,19 @@ def _has_bytes_behind_its_end(content: BinaryIO) -> bool:
 def _findings_of_members(
     members: Iterator[Member], place: Place, budget: UnpackBudget, depth: int, data: Collection[str] = ()
 ) -> Iterator[ScanFinding]:
-    for number, (name, opened) in enumerate(members):
-        if number == MAX_MEMBERS:
-            reason = f"has more than {MAX_MEMBERS} members; the others were not scanned"
-            yield place.finding("scan-limit", "warning", reason)
-            return
+    for name, opened in members:
         inside = place.inside(name)
-        require_time()
         try:
             with opened() as packed:
                 head = packed.read(HEAD_BYTES)
                 if name == MODEL_FIELDS and head.strip()[:1] in (b"", b"{"):
-                    yield from _findings_of_fields(head + packed.read(MAX_FIELD_BYTES), inside)
+                    yield from _findings_of_fields(head + packed.read(), inside)
                 elif name in data and not head.startswith(_ARRAY):
                     continue
                 elif is_checkpoint(name, head):
                     yield from _findings_of_packed(head, packed, inside, budget, depth)
                 else:
-                    yield from findings_of_pickles(io.BytesIO(head), inside, is_expected=False)
+                    yield from findings_of_pickles(io.BytesIO(head + packed.read(LOOKED_AT)), inside, is_expected=False)
         except DAMAGE as error:
             yield inside.problem(unreadable(error))
 
@@ -196,10 +189,11 @@ def _findings_of_packed(
 ) -> Iterator[ScanFinding]:
     unpacked, problem = budget.unpack(head, packed)
     with unpacked:
-        found = list(findings_of_content(unpacked, place, budget, depth + 1))
+        for each in findings_of_content(unpacked, place, budget, depth + 1):
+            if problem is None or each.rule != "unreadable-file":
+                yield each
     if problem is not None:
-        found = [each for each in found if each.rule != "unreadable-file"] + [place.problem(problem)]
-    yield from found
+        yield place.problem(problem)
 
 
 def parsed_fields(text: bytes) -> Mapping[str, object]:
@@ -218,8 +212,6 @@ def parsed_fields(text: bytes) -> Mapping[str, object]:
 
 def _findings_of_fields(text: bytes, place: Place) -> Iterator[ScanFinding]:
     try:
-        if len(text) > MAX_FIELD_BYTES:
-            raise NotScannedError("scan-limit", f"has more than {MAX_FIELD_BYTES // MEBIBYTE} MiB; it was not scanned")
         fields = parsed_fields(text)
     except NotScannedError as error:
         yield place.problem(error)
@@ -227,28 +219,23 @@ def _findings_of_fields(text: bytes, place: Place) -> Iterator[ScanFinding]:
     for name, value in fields.items():
         if isinstance(value, dict) and SERIALIZED in value:
             inside = replace(place.inside(name, ":"), remedy=_REMEDY)
-            pickled = attempt(partial(_decoded, value[SERIALIZED]))
-            if isinstance(pickled, Crash):
-                yield inside.finding("unreadable-file", "warning", f"is not base64: {pickled.line[:120]}")
+            try:  # as leniently as Stable-Baselines3
+                pickled = base64.b64decode(str.encode(value[SERIALIZED], "utf-8", "replace"))
+            except (TypeError, ValueError) as error:
+                yield inside.finding("unreadable-file", "warning", f"is not base64: {error}")
             else:
                 yield from findings_of_pickles(io.BytesIO(pickled), inside)
-
-
-def _decoded(serialized: Any) -> bytes:
-    """Decode as leniently as Stable-Baselines3 does."""
-    return base64.b64decode(serialized.encode("utf-8", "replace"))
 
 
 def _findings_of_array(content: BinaryIO, place: Place) -> Iterator[ScanFinding]:
     """An array of objects is a pickle behind the header."""
     from numpy.lib import format as npy
 
-    def has_objects() -> bool:
+    try:
         read = npy.read_array_header_1_0 if npy.read_magic(content) == (1, 0) else npy.read_array_header_2_0
-        return bool(read(content, max_header_size=MEBIBYTE)[2].hasobject)
-
-    found = attempt(has_objects)
-    if isinstance(found, Crash):
-        yield place.problem(unreadable(found.error))
-    elif found:
-        yield from findings_of_pickles(content, place)
+        kind = read(content, max_header_size=MEBIBYTE)[2]
+    except (*DAMAGE, SyntaxError, TypeError, TokenError) as error:  # what NumPy raises for headers that are none
+        yield place.problem(unreadable(error))
+    else:
+        if kind.hasobject:
+            yield from findings_of_pickles(content, place)
