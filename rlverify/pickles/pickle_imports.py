@@ -100,6 +100,7 @@ def content_of(pickle: BinaryIO, most: int = MAX_INSTRUCTIONS) -> PickleContent:
     except NotScannedError as error:
         problem = error
     except MemoryError:
+        machine.forget()
         problem = NotScannedError("scan-limit", "holds more values than fit into memory; the rest was not scanned")
     except DAMAGE as error:
         problem = unreadable(error)
@@ -117,6 +118,11 @@ class _Machine:
         self.imports: dict[tuple[str, str], bool] = {}
         self._stack: list[object] = []
         self._memo: dict[int, object] = {}
+
+    def forget(self) -> None:
+        """Give all memory back but that of the imports."""
+        self._stack.clear()
+        self._memo.clear()
 
     def follow(self, name: str, argument: bytes | None) -> None:
         stack = self._stack
