@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Final, NamedTuple
 
-from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError, unreadable
+from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError, problem_of
 
 MAX_INSTRUCTIONS: Final = 10_000_000
 """How many instructions of one pickle are read, which takes some ten seconds."""
@@ -97,13 +97,11 @@ def content_of(pickle: BinaryIO, most: int = MAX_INSTRUCTIONS) -> PickleContent:
     try:
         for name, argument in _instructions(pickle, most):
             machine.follow(name, argument)
-    except NotScannedError as error:
-        problem = error
     except MemoryError:
         machine.forget()
         problem = NotScannedError("scan-limit", "holds more values than fit into memory; the rest was not scanned")
     except DAMAGE as error:
-        problem = unreadable(error)
+        problem = problem_of(error)
     imports = tuple(PickleImport(*name, is_called) for name, is_called in machine.imports.items())
     return PickleContent(imports, problem)
 

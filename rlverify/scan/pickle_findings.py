@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Final, Literal, TypeAlias
 
-from rlverify.pickles.bounded_reading import NotScannedError
+from rlverify.pickles.bounded_reading import problem_of
 from rlverify.pickles.pickle_imports import COMPUTED, PickleContent, PickleImport, content_of
 from rlverify.scan.findings import RULES, ScanFinding, ScanSeverity
 
@@ -101,8 +101,9 @@ class Place:
         remedy = self.remedy if rule == "pickle-import" and self.remedy else RULES[rule].remedy
         return ScanFinding(self.path, rule, severity, message, remedy, field=self.field)
 
-    def problem(self, problem: NotScannedError) -> ScanFinding:
+    def problem(self, error: BaseException) -> ScanFinding:
         """Return the finding that something was not scanned."""
+        problem = problem_of(error)
         return self.finding(problem.rule, "warning", problem.reason)
 
 

@@ -153,13 +153,13 @@ def _archive(file: Any, name: str, most: int) -> Iterator[zipfile.ZipFile]:
             if end and end[_DIRECTORY_BYTES] > _BYTES * most:
                 raise MisfitError(f"{name or 'it'} has more members than the model has values")
             with zipfile.ZipFile(opened) as archive:
-                members = archive.infolist()
+                members, what = archive.infolist(), name or "it"
                 if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-                    raise MisfitError(f"{name or 'it'} is compressed, which save() never does")
+                    raise MisfitError(f"{what} is compressed, which save() never does")
                 if len({member.filename for member in members}) != len(members):
-                    raise MisfitError(f"{name or 'it'} holds a member twice")
+                    raise MisfitError(f"{what} holds a member twice")
                 if sum(member.file_size for member in members) > opened.seek(0, io.SEEK_END):
-                    raise MisfitError(f"{name or 'it'} has members that overlap")
+                    raise MisfitError(f"{what} has members that overlap")
                 yield archive
     except DAMAGE as error:
         raise MisfitError(f"{name} cannot be read: {error}".strip()) from error
@@ -304,13 +304,10 @@ def _difference(name: str, found: Any, own: Any) -> str:
     value = torch.tensor(float(found)) if type(found) in (int, float) else found  # a count of steps, in older files
     if not isinstance(value, torch.Tensor) or (value.dtype, value.shape) != (own.dtype, own.shape):
         return f"is {_kind(found)}, and the model has {_kind(own)}"
-    is_squared = bool(_NOT_NEGATIVE.fullmatch(name))
-    parts = value.flatten().split(MEBIBYTE) if value.numel() else ()  # a whole one would take a copy
-    return (
-        ""
-        if all(bool((part.isfinite() & (part >= 0 if is_squared else True)).all()) for part in parts)
-        else "is not finite, or negative where it cannot be"
-    )
+    least = 0 if _NOT_NEGATIVE.fullmatch(name) else None
+    parts = torch.split(value.flatten(), MEBIBYTE)  # a whole one would take copies
+    is_good = all(bool((each.isfinite() & (True if least is None else each >= least)).all()) for each in parts)
+    return "" if is_good else "is not finite, or negative where it cannot be"
 
 
 def _kind(value: Any) -> str:

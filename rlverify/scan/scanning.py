@@ -22,12 +22,10 @@ MAX_SECONDS: Final = 25.0
 MAX_MEBIBYTES: Final = 256
 MAX_FINDINGS: Final = 10_000
 """Of one file each. The worker keeps to time and memory, and this process to the findings that it keeps."""
-_SERVE: Final = """
-import json, sys
-sys.path[:] = json.loads(sys.argv[1])
-from rlverify.scan.worker import serve
-serve(float(sys.argv[2]), int(sys.argv[3]))
-"""
+_SERVE: Final = (
+    "import json, sys; sys.path[:], *limits = json.loads(sys.argv[1]); "
+    "from rlverify.scan.worker import serve; serve(*limits)"
+)
 
 
 def scan(paths: Sequence[str | os.PathLike[str]]) -> tuple[ScanFinding, ...]:
@@ -62,7 +60,7 @@ def _files_in(folder: Path) -> Iterator[Path]:
 def _findings(files: Iterator[Path]) -> Iterator[ScanFinding]:
     """Yield the findings of all files, read by a process that is replaced when it has exceeded a limit."""
     # isolated, with the path of this process: a folder to be scanned may hold a json.py
-    command = [sys.executable, "-Iu", "-c", _SERVE, json.dumps(sys.path), str(MAX_SECONDS), str(MAX_MEBIBYTES)]
+    command = [sys.executable, "-Iu", "-c", _SERVE, json.dumps([sys.path, MAX_SECONDS, MAX_MEBIBYTES])]
     for first in files:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
             try:

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from rlverify.pickles.bounded_reading import DAMAGE, MEBIBYTE, NotScannedError, unreadable
+from rlverify.pickles.bounded_reading import DAMAGE, MEBIBYTE, NotScannedError
 from rlverify.records.process import pin_threads
 from rlverify.scan.findings import ScanFinding
 from rlverify.scan.pickle_findings import Place, findings_of_pickles
@@ -69,7 +69,5 @@ def findings_of_file(path: Path) -> Iterator[ScanFinding]:
                 yield from findings_of_content(content, place)
             else:
                 yield from findings_of_pickles(content, place, is_expected=False)
-    except NotScannedError as error:
-        yield place.problem(error)
     except DAMAGE as error:
-        yield place.problem(unreadable(error))
+        yield place.problem(error)
