@@ -14,7 +14,7 @@ from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError, problem_of
 MAX_INSTRUCTIONS: Final = 10_000_000
 """How many instructions of one pickle are read, which takes some ten seconds."""
 LONGEST_TEXT: Final = 1024
-"""In bytes: longer texts are skipped, as no name of a module is that long."""
+"""In bytes: longer texts do not count, as no name of a module is that long."""
 COMPUTED: Final = "(computed)"
 """Module or name that the pickle computes, so that only unpickling would show it."""
 
@@ -245,10 +245,8 @@ def _argument(content: BinaryIO, opcode: pickletools.OpcodeInfo, end: int) -> by
 
 
 def _line(content: BinaryIO) -> bytes | None:
-    line = found = content.readline(LONGEST_TEXT)
-    while found and not found.endswith(b"\n"):
-        line, found = b"", content.readline(LONGEST_TEXT)
-    return (line[:-1] if line else None) if found else _ended()
+    line = content.readline()
+    return (line[:-1] if len(line) <= LONGEST_TEXT else None) if line.endswith(b"\n") else _ended()
 
 
 def _read(content: BinaryIO, size: int) -> bytes:

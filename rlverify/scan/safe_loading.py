@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
 
 ModelFile: TypeAlias = "str | PathLike[str] | BinaryIO"
+_States: TypeAlias = dict[str, Any]
 
 _TENSORS: Final = "pytorch_variables"  # the member with single tensors
 _DIRECTORY_BYTES: Final = 5  # in the end record of an archive
@@ -40,7 +41,9 @@ _BYTES: Final = 16  # of a directory or a pickle, for each instruction that a pi
 _MOST_FIELD_BYTES: Final = 32 * MEBIBYTE
 _MOST_VALUES: Final = 500_000
 _EXPLORATION: Final = ("exploration_initial_eps", "exploration_final_eps", "exploration_fraction")
-_IN_WEIGHTS: Final = ("collections.OrderedDict", "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter")
+_IN_WEIGHTS: Final = re.compile(
+    r"collections\.OrderedDict|torch\._utils\._rebuild_(tensor_v2|parameter)|torch\.\w*Storage"
+)
 _NOT_NEGATIVE: Final = re.compile(r".*: (step|exp_avg_sq|max_exp_avg_sq|square_avg)")
 _RATE: Final = re.compile(r".*: (lr|initial_lr)")
 _MAY_BE_NONE: Final = ("max_grad_norm", "seed", "target_kl")
@@ -166,11 +169,11 @@ def _archive(file: Any, name: str, most: int) -> Iterator[zipfile.ZipFile]:
 
 
 def _fields(archive: zipfile.ZipFile) -> Mapping[str, object]:
-    if archive.getinfo(MODEL_FIELDS).file_size > _MOST_FIELD_BYTES:
-        raise MisfitError(f"its member {MODEL_FIELDS} has more than {_MOST_FIELD_BYTES} bytes")
-    text = archive.read(MODEL_FIELDS)
-    if sum(map(text.count, (b",", b"[", b"{"))) > _MOST_VALUES or not text.isascii():
-        raise MisfitError(f"its member {MODEL_FIELDS} has more than {_MOST_VALUES} values, or other letters than ASCII")
+    with archive.open(MODEL_FIELDS) as member:
+        text = member.read(_MOST_FIELD_BYTES + 1)
+    if len(text) > _MOST_FIELD_BYTES or sum(map(text.count, b",[{")) > _MOST_VALUES or not text.isascii():
+        limit = f"{_MOST_FIELD_BYTES // MEBIBYTE} MiB or {_MOST_VALUES} values, or is no ASCII"
+        raise MisfitError(f"its member {MODEL_FIELDS} has more than {limit}")
     try:
         return parsed_fields(text)
     except NotScannedError as error:
@@ -186,17 +189,12 @@ def _tensors(archive: zipfile.ZipFile, name: str, most: int) -> Any:
             shutil.copyfileobj(member, file, MEBIBYTE)
         with _archive(file, name, most) as inner:
             for pickled in (each for each in inner.infolist() if each.filename.lower().endswith("data.pkl")):
-                if pickled.file_size > _BYTES * most:
-                    raise MisfitError(f"its member {name} was not loaded: its pickle has {pickled.file_size} bytes")
-                found = content_of(io.BytesIO(inner.read(pickled)), most)
-                for each in found.imports:
-                    is_storage = each.module == "torch" and each.name.endswith("Storage")
-                    if not is_storage and str(each) not in _IN_WEIGHTS:
-                        raise MisfitError(
-                            f"its member {name} was not loaded: unpickling would import {str(each)!r:.80}"
-                        )
-                if found.problem:
-                    raise MisfitError(f"its member {name} was not loaded: its pickle {found.problem.reason}")
+                with inner.open(pickled) as member:
+                    found = content_of(io.BytesIO(member.read(_BYTES * most)), most)
+                names = [str(each) for each in found.imports if not _IN_WEIGHTS.fullmatch(str(each))]
+                if names or found.problem:
+                    reason = f"unpickling would import {names[0]!r:.80}" if names else f"its pickle {found.problem}"
+                    raise MisfitError(f"its member {name} was not loaded: {reason}")
         file.seek(0)
         state = attempt(lambda: torch.load(file, map_location="cpu", weights_only=True))
     if isinstance(state, Crash):  # torch's reader raises anything for content that it does not admit
@@ -223,7 +221,7 @@ def _fitted_field(name: str, value: Any, model: BaseAlgorithm) -> object:
     return value
 
 
-def _own(model: BaseAlgorithm) -> dict[str, Any]:
+def _own(model: BaseAlgorithm) -> _States:
     """Return what the model has by name: states of modules and optimizers, and tensors."""
     import torch
 
@@ -235,9 +233,7 @@ def _own(model: BaseAlgorithm) -> dict[str, Any]:
     return own
 
 
-def _fitted(
-    found: Mapping[str, Any], own: dict[str, Any], model: BaseAlgorithm
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def _fitted(found: Mapping[str, Any], own: _States, model: BaseAlgorithm) -> tuple[_States, _States]:
     """Return states and tensors as the model takes them over; MisfitError if one is not like the model's own."""
     import torch
 

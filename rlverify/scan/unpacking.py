@@ -20,12 +20,7 @@ from pathlib import PurePosixPath
 from tokenize import TokenError
 from typing import Any, BinaryIO, Final
 
-from rlverify.pickles.bounded_reading import (
-    DAMAGE,
-    MEBIBYTE,
-    NotScannedError,
-    UnpackBudget,
-)
+from rlverify.pickles.bounded_reading import DAMAGE, MEBIBYTE, NotScannedError, UnpackBudget
 from rlverify.pickles.pickle_imports import starts_like_a_pickle
 from rlverify.scan.findings import ScanFinding
 from rlverify.scan.pickle_findings import Place, findings_of_pickles

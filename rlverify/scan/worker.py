@@ -21,13 +21,16 @@ from rlverify.scan.pickle_findings import Place, findings_of_pickles
 from rlverify.scan.python_source import findings_of_source
 from rlverify.scan.unpacking import HEAD_BYTES, ends_like_a_zip, findings_of_content, is_checkpoint
 
+if sys.platform == "linux":
+    import resource
+
 SOURCE_SUFFIXES: Final = frozenset({".py", ".pyw", ".pyi"})
 
 
 def serve(seconds: float, mebibytes: int) -> None:
     """Read a path from each line of stdin as JSON, and write each finding as JSON; an empty line ends those of a file.
 
-    A file that takes too much ends the process.
+    A file that takes too much ends the process. Where the system cannot limit memory, time alone counts.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.unraisablehook = lambda _: None  # where memory ends, destructors fail
@@ -35,7 +38,9 @@ def serve(seconds: float, mebibytes: int) -> None:
     with Path(os.devnull).open("w") as nowhere:
         for line in sys.stdin:
             faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
-            _limit_memory(mebibytes * MEBIBYTE)
+            if sys.platform == "linux":
+                used = int(Path("/proc/self/statm").read_text("ascii").split()[5]) * resource.getpagesize()
+                resource.setrlimit(resource.RLIMIT_DATA, (used + mebibytes * MEBIBYTE, resource.RLIM_INFINITY))
             try:
                 for each in findings_of_file(Path(json.loads(line))):
                     sys.stdout.write(json.dumps(asdict(each)) + "\n")
@@ -43,15 +48,6 @@ def serve(seconds: float, mebibytes: int) -> None:
                 os._exit(1)
             faulthandler.cancel_dump_traceback_later()
             sys.stdout.write("\n")
-
-
-def _limit_memory(size: int) -> None:
-    """Let this process take no more than this on top of what it has, where the system can limit it."""
-    if sys.platform == "linux":
-        import resource
-
-        used = int(Path("/proc/self/statm").read_text("ascii").split()[5]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_DATA, (used + size, resource.RLIM_INFINITY))
 
 
 def findings_of_file(path: Path) -> Iterator[ScanFinding]:

@@ -15,8 +15,7 @@ import pytest
 SCAN = """
 import json, re, resource, sys
 from pathlib import Path
-from rlverify.scan import scan, scanning
-scanning.MAX_SECONDS = 8.0
+from rlverify.scan import scan
 found = scan(sys.argv[1:])
 own = int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1]) if sys.platform == "linux" else 0
 peaks = own // 1024, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
@@ -42,12 +41,12 @@ def members(count: int) -> bytes:
 
 FILES = {
     "a list in source.py": b"x=[" + b"0," * 2**20 + b"]",
-    "long chains in source.py": (b"x" + b".a" * 2900 + b"\n") * 300,
-    "calls of results in source.py": (b"x=f" + b"()" * 900 + b"\n") * 500,
+    "long chains in source.py": (b"x" + b".a" * 2900 + b"\n") * 1000,
+    "calls of results in source.py": (b"x=f" + b"()" * 900 + b"\n") * 2000,
     "fields.zip": fields(2**23),
     "header.npy": b"\x93NUMPY\2\0" + struct.pack("<L", 2**30),
     "members.pt": members(2**20),
-    "texts.pkl": CALL + b"(" + b"\x8c\3abc" * 6_000_000 + b"t.",
+    "texts.pkl": CALL + b"(" + (b"\x8c\x7f" + bytes(127)) * 1_500_000 + b"t.",
 }
 
 

@@ -362,11 +362,17 @@ COSTLY: dict[str, tuple[dict[str, Any], str]] = {
     "members": (dict.fromkeys(MANY, b""), "it has more members than the model has values"),
     "members with weights": ({"policy__pth": archive_of(MANY)}, "policy.pth has more members than the model"),
     "members at one place": ({"policy__pth": overlapping()}, "policy.pth has members that overlap"),
-    "values of fields": ({"data": b'{"a":[' + b"[]," * 300_000 + b"[]]}"}, "data has more than 500000 values"),
-    "bytes of fields": ({"data": b'{"a":"' + b"x" * 2**25 + b'"}'}, "data has more than 33554432 bytes"),
-    "wide letters in fields": ({"data": '{"a":"\U0001f40d"}'.encode()}, "or other letters than ASCII"),
+    "values of fields": (
+        {"data": b'{"a":[' + b"[]," * 300_000 + b"[]]}"},
+        "data has more than 32 MiB or 500000 values",
+    ),
+    "bytes of fields": ({"data": b'{"a":"' + b"x" * 2**25 + b'"}'}, "data has more than 32 MiB"),
+    "wide letters in fields": ({"data": '{"a":"\U0001f40d"}'.encode()}, "or is no ASCII"),
     "instructions": ({"policy__pth": pickled(b"(" + b"]" * 30_000 + b"t")}, r"has more than \d+ pickle instructions"),
-    "bytes of a pickle": ({"policy__pth": pickled(b"X\0\0\x10\0" + bytes(2**20))}, "its pickle has 1048584 bytes"),
+    "bytes of a pickle": (
+        {"policy__pth": pickled(b"X\0\0\x10\0" + bytes(2**20))},
+        "its pickle ends within a pickle instruction of 1048576 bytes",
+    ),
 }
 
 
