@@ -60,10 +60,7 @@ class UnpackBudget:
         self.member_bytes, self.left = member_bytes, total_bytes
 
     def unpack(self, chunks: Iterable[bytes]) -> tuple[BinaryIO, NotScannedError | None]:
-        """Copy chunks into a temporary file.
-
-        :return: the file, at its start, and why it holds only the beginning, if so
-        """
+        """Copy chunks into a file; return it, at its start, and why it holds only their beginning, if so."""
         target = cast(BinaryIO, SpooledTemporaryFile(max_size=_IN_MEMORY))  # noqa: SIM115 - the caller closes it
         allowed, problem = min(self.member_bytes, self.left), None
         try:
@@ -74,8 +71,9 @@ class UnpackBudget:
                     limit = (
                         f"{MAX_MEMBER_BYTES // MEBIBYTE} MiB in one member, or {MAX_UNPACKED_BYTES // MEBIBYTE} in all"
                     )
-                    reason = f"holds more than is unpacked ({limit}); the rest was not scanned"
-                    problem = NotScannedError("scan-limit", reason)
+                    problem = NotScannedError(
+                        "scan-limit", f"holds more than is unpacked ({limit}); the rest was not scanned"
+                    )
                     break
         except DAMAGE as error:
             problem = problem_of(error)

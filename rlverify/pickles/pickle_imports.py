@@ -98,7 +98,8 @@ def content_of(pickle: BinaryIO, most: int = MAX_INSTRUCTIONS) -> PickleContent:
         for name, argument in _instructions(pickle, most):
             machine.follow(name, argument)
     except MemoryError:
-        machine.forget()
+        machine._stack.clear()  # what follows needs memory too
+        machine._memo.clear()
         problem = NotScannedError("scan-limit", "holds more values than fit into memory; the rest was not scanned")
     except DAMAGE as error:
         problem = problem_of(error)
@@ -116,11 +117,6 @@ class _Machine:
         self.imports: dict[tuple[str, str], bool] = {}
         self._stack: list[object] = []
         self._memo: dict[int, object] = {}
-
-    def forget(self) -> None:
-        """Give all memory back but that of the imports."""
-        self._stack.clear()
-        self._memo.clear()
 
     def follow(self, name: str, argument: bytes | None) -> None:
         stack = self._stack

@@ -27,7 +27,7 @@ allowed = Path("large.zip").stat().st_size + int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_DATA, (used + allowed, resource.RLIM_INFINITY))
 print(load_parameters_safely("large.zip", restored).restored[:2])
 """
-MEMORY = 2**26
+MEMORY = 2**25
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, memory is not limited")

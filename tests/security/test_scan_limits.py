@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import struct
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,14 +41,14 @@ def members(count: int) -> bytes:
     return b"PK\3\4" + entry * count + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0, 0, len(entry) * count, 4, 0)
 
 
-FILES = {
-    "a list in source.py": b"x=[" + b"0," * 2**20 + b"]",
-    "long chains in source.py": (b"x" + b".a" * 2900 + b"\n") * 1000,
-    "calls of results in source.py": (b"x=f" + b"()" * 900 + b"\n") * 2000,
-    "fields.zip": fields(2**23),
-    "header.npy": b"\x93NUMPY\2\0" + struct.pack("<L", 2**30),
-    "members.pt": members(2**20),
-    "texts.pkl": CALL + b"(" + (b"\x8c\x7f" + bytes(127)) * 1_500_000 + b"t.",
+FILES: dict[str, Callable[[], bytes]] = {
+    "a list in source.py": lambda: b"x=[" + b"0," * 2**20 + b"]",
+    "long chains in source.py": lambda: (b"x" + b".a" * 2900 + b"\n") * 1000,
+    "calls of results in source.py": lambda: (b"x=f" + b"()" * 900 + b"\n") * 2000,
+    "fields.zip": lambda: fields(2**23),
+    "header.npy": lambda: b"\x93NUMPY\2\0" + struct.pack("<L", 2**30),
+    "members.pt": lambda: members(2**20),
+    "texts.pkl": lambda: CALL + b"(" + b"\x8c\3abc" * 6_000_000 + b"t.",
 }
 
 
@@ -55,9 +57,8 @@ def scanned(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[list[str]], 
     """Path and rule of each finding, and the peaks in MiB of the process that scans and of the one that reads."""
     folder = tmp_path_factory.mktemp("files")
     for name, content in FILES.items():
-        with (folder / name).open("wb") as file:
-            file.write(content)
-            file.truncate(max(len(content), 2**30 + 12 if name.endswith(".npy") else 0))
+        (folder / name).write_bytes(content())
+    os.truncate(folder / "header.npy", 2**30 + 12)
     (folder / "z.pkl").write_bytes(CALL + b".")
     done = subprocess.run([sys.executable, "-c", SCAN, folder], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
