@@ -9,7 +9,6 @@ import copy
 import io
 import math
 import re
-import shutil
 import sys
 import tempfile
 import zipfile
@@ -185,8 +184,7 @@ def _tensors(archive: zipfile.ZipFile, name: str, most: int) -> Any:
     import torch
 
     with tempfile.TemporaryFile() as file:
-        with archive.open(name) as member:
-            shutil.copyfileobj(member, file, MEBIBYTE)
+        file.write(archive.read(name))
         with _archive(file, name, most) as inner:
             for pickled in (each for each in inner.infolist() if each.filename.lower().endswith("data.pkl")):
                 with inner.open(pickled) as member:
