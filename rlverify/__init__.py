@@ -3,7 +3,7 @@
 What the modules of a verification project need is importable from here.
 """
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     """Import a name when it is asked for, so that `rlverify.checks` loads nothing of the audit."""
     if name == "__version__":
-        return metadata.version("rlverify")
+        return import_module("importlib.metadata").version("rlverify")  # slow to import
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES.get(name, "rlverify.project.registry")), name)

@@ -1,42 +1,21 @@
-"""Reading that never takes more memory, bytes or time than a limit, whatever the content claims about itself."""
+"""Unpacking that writes no more bytes than a limit, whatever the content claims about itself."""
 
 from __future__ import annotations
 
 import lzma
-import math
 import tarfile
-import time
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable
 from tempfile import SpooledTemporaryFile
-from typing import BinaryIO, Final, Protocol, cast
+from typing import BinaryIO, Final, cast
 
 MEBIBYTE: Final = 2**20
 MAX_MEMBER_BYTES: Final = 256 * MEBIBYTE
 """How much is read of one member of an archive, or of one compressed file."""
 MAX_UNPACKED_BYTES: Final = 1024 * MEBIBYTE
 """How much is unpacked of one file, all its members and levels together."""
-MAX_SECONDS: Final = 25.0
-"""For one file; what is under way then ends within a few seconds."""
-_END: Final[ContextVar[float]] = ContextVar("end", default=math.inf)
 _IN_MEMORY: Final = 16 * MEBIBYTE
-
-DAMAGE: Final = (
-    OSError,
-    EOFError,
-    ValueError,
-    OverflowError,
-    NotImplementedError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    tarfile.TarError,
-)
-"""What the readers of archives of the standard library raise for content that is damaged, encrypted or unknown."""
 
 
 class NotScannedError(Exception):
@@ -51,35 +30,27 @@ class NotScannedError(Exception):
         self.reason = reason
 
 
-@contextmanager
-def time_limited() -> Iterator[None]:
-    """Let `require_time` raise an error once the block has taken too long."""
-    token = _END.set(time.monotonic() + MAX_SECONDS)
-    try:
-        yield
-    finally:
-        _END.reset(token)
+DAMAGE: Final = (
+    NotScannedError,
+    OSError,
+    EOFError,
+    ValueError,
+    OverflowError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    tarfile.TarError,
+)
+"""What content raises that is damaged, encrypted or unknown, here and in the readers of the standard library."""
 
 
-def require_time() -> None:
-    """
-    :raises NotScannedError: the block of `time_limited` around has taken too long
-    """
-    if time.monotonic() > _END.get():
-        raise NotScannedError("scan-limit", f"takes more than {MAX_SECONDS:g} s; the rest was not scanned")
-
-
-def unreadable(error: BaseException) -> NotScannedError:
+def problem_of(error: BaseException) -> NotScannedError:
     """Return the error of a reader as what a scan reports."""
+    if isinstance(error, NotScannedError):
+        return error
     text = " ".join(str(error).split()) or type(error).__name__
     return NotScannedError("unreadable-file", f"cannot be read: {text[:200]}")
-
-
-class PackedStream(Protocol):
-    """A stream that unpacks while it is read, such as a member of an archive."""
-
-    def read1(self, size: int, /) -> bytes:
-        """Return at most ``size`` bytes, and none at the end. What precedes damage comes before the error."""
 
 
 class UnpackBudget:
@@ -88,31 +59,23 @@ class UnpackBudget:
     def __init__(self, member_bytes: int = MAX_MEMBER_BYTES, total_bytes: int = MAX_UNPACKED_BYTES) -> None:
         self.member_bytes, self.left = member_bytes, total_bytes
 
-    def unpack(self, head: bytes, packed: PackedStream) -> tuple[BinaryIO, NotScannedError | None]:
-        """Copy a stream into a temporary file.
-
-        :param head: what was read of it before
-        :return: the file, at its start, and why it holds only the beginning of the stream, if so
-        """
+    def unpack(self, chunks: Iterable[bytes]) -> tuple[BinaryIO, NotScannedError | None]:
+        """Copy chunks into a file; return it, at its start, and why it holds only their beginning, if so."""
         target = cast(BinaryIO, SpooledTemporaryFile(max_size=_IN_MEMORY))  # noqa: SIM115 - the caller closes it
-        problem = self._copy(head, packed, target)
-        target.seek(0)
-        return target, problem
-
-    def _copy(self, chunk: bytes, packed: PackedStream, target: BinaryIO) -> NotScannedError | None:
-        allowed = min(self.member_bytes, self.left)
+        allowed, problem = min(self.member_bytes, self.left), None
         try:
-            while chunk := chunk or packed.read1(min(MEBIBYTE, allowed + 1)):
-                require_time()
+            for chunk in chunks:
                 kept = target.write(chunk[:allowed])
                 allowed, self.left = allowed - kept, self.left - kept
                 if kept < len(chunk):
                     limit = (
                         f"{MAX_MEMBER_BYTES // MEBIBYTE} MiB in one member, or {MAX_UNPACKED_BYTES // MEBIBYTE} in all"
                     )
-                    reason = f"holds more than is unpacked ({limit}); the rest was not scanned"
-                    return NotScannedError("scan-limit", reason)
-                chunk = b""
+                    problem = NotScannedError(
+                        "scan-limit", f"holds more than is unpacked ({limit}); the rest was not scanned"
+                    )
+                    break
         except DAMAGE as error:
-            return unreadable(error)
-        return None
+            problem = problem_of(error)
+        target.seek(0)
+        return target, problem

@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Final, NamedTuple
 
-from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError, require_time, unreadable
+from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError, problem_of
 
 MAX_INSTRUCTIONS: Final = 10_000_000
 """How many instructions of one pickle are read, which takes some ten seconds."""
-MAX_MEMO: Final = 2_000_000
 LONGEST_TEXT: Final = 1024
-"""In bytes: longer texts are skipped, as no name of a module is that long."""
+"""In bytes: longer texts do not count, as no name of a module is that long."""
 COMPUTED: Final = "(computed)"
 """Module or name that the pickle computes, so that only unpickling would show it."""
 
@@ -98,10 +97,12 @@ def content_of(pickle: BinaryIO, most: int = MAX_INSTRUCTIONS) -> PickleContent:
     try:
         for name, argument in _instructions(pickle, most):
             machine.follow(name, argument)
-    except NotScannedError as error:
-        problem = error
+    except MemoryError:
+        machine._stack.clear()  # what follows needs memory too
+        machine._memo.clear()
+        problem = NotScannedError("scan-limit", "holds more values than fit into memory; the rest was not scanned")
     except DAMAGE as error:
-        problem = unreadable(error)
+        problem = problem_of(error)
     imports = tuple(PickleImport(*name, is_called) for name, is_called in machine.imports.items())
     return PickleContent(imports, problem)
 
@@ -123,8 +124,6 @@ class _Machine:
             stack.append(None if argument is None else _text(name, argument))
         elif name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
             self._memo[len(self._memo) if name == "MEMOIZE" else _number(name, argument)] = self._top()
-            if len(self._memo) > MAX_MEMO:
-                raise NotScannedError("scan-limit", f"numbers more than {MAX_MEMO} values; the rest was not scanned")
         elif name in ("GET", "BINGET", "LONG_BINGET"):
             stack.append(self._memo.get(_number(name, argument)))
         elif name in ("DUP", "MARK"):
@@ -215,9 +214,7 @@ def _instructions(content: BinaryIO, most: int) -> Iterator[tuple[str, bytes | N
     start = content.tell()
     end = content.seek(0, io.SEEK_END)
     content.seek(start)
-    for number in range(most):
-        if number % 10_000 == 0:
-            require_time()
+    for _ in range(most):
         opcode = _OPCODES.get(_read(content, 1)[0])
         if opcode is None:
             raise NotScannedError("unreadable-file", f"holds no pickle instruction at byte {content.tell() - 1}")
@@ -244,10 +241,8 @@ def _argument(content: BinaryIO, opcode: pickletools.OpcodeInfo, end: int) -> by
 
 
 def _line(content: BinaryIO) -> bytes | None:
-    line = found = content.readline(LONGEST_TEXT)
-    while found and not found.endswith(b"\n"):
-        line, found = b"", content.readline(LONGEST_TEXT)
-    return (line[:-1] if line else None) if found else _ended()
+    line = content.readline()
+    return (line[:-1] if len(line) <= LONGEST_TEXT else None) if line.endswith(b"\n") else _ended()
 
 
 def _read(content: BinaryIO, size: int) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Final, Literal, TypeAlias
 
-from rlverify.pickles.bounded_reading import NotScannedError
+from rlverify.pickles.bounded_reading import problem_of
 from rlverify.pickles.pickle_imports import COMPUTED, PickleContent, PickleImport, content_of
 from rlverify.scan.findings import RULES, ScanFinding, ScanSeverity
 
@@ -77,7 +77,6 @@ _REPORTED: Final[tuple[tuple[Danger, str, ScanSeverity], ...]] = (
 )
 MAX_NAMED: Final = 8
 """How many imports a message names."""
-MAX_PICKLES: Final = 1000
 _NAME: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -102,8 +101,9 @@ class Place:
         remedy = self.remedy if rule == "pickle-import" and self.remedy else RULES[rule].remedy
         return ScanFinding(self.path, rule, severity, message, remedy, field=self.field)
 
-    def problem(self, problem: NotScannedError) -> ScanFinding:
+    def problem(self, error: BaseException) -> ScanFinding:
         """Return the finding that something was not scanned."""
+        problem = problem_of(error)
         return self.finding(problem.rule, "warning", problem.reason)
 
 
@@ -111,20 +111,21 @@ _PRINTABLE: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
 
 def findings_of_pickles(content: BinaryIO, place: Place, *, is_expected: bool = True) -> Iterator[ScanFinding]:
-    """Yield what unpickling a stream would import: its first pickle, and those that follow.
+    """Yield what unpickling a stream would import: its first pickle, and what those that follow import in addition.
 
     :param is_expected: whether the stream must begin with a pickle; what follows the first may be anything
     """
-    found = [content_of(content)]
-    while found[-1].problem is None and len(found) < MAX_PICKLES:
-        found.append(content_of(content))
-    imports = found[0].imports if is_expected else ()
-    yield from findings_of_imports([*imports, *(each for of in found[is_expected:] for each in _credible(of))], place)
-    if len(found) == MAX_PICKLES:
-        yield place.finding("scan-limit", "warning", f"has more than {MAX_PICKLES} pickles; the rest was not scanned")
-    problem = found[0].problem if is_expected else found[-1].problem
-    if problem is not None and (is_expected or problem.rule == "scan-limit"):
-        yield place.problem(problem)
+    reported: set[PickleImport] = set()
+    problem = None
+    while problem is None:
+        found = content_of(content)
+        imports = found.imports if is_expected else tuple(_credible(found))
+        yield from findings_of_imports([each for each in imports if each not in reported], place)
+        problem = found.problem
+        if problem is not None and (is_expected or problem.rule == "scan-limit"):
+            yield place.problem(problem)
+        reported.update(imports)
+        is_expected = False
 
 
 def _credible(found: PickleContent) -> Iterator[PickleImport]:

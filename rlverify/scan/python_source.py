@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import Final
 
-from rlverify.pickles.bounded_reading import MEBIBYTE, NotScannedError
+from rlverify.pickles.bounded_reading import NotScannedError
 from rlverify.scan.findings import RULES, ScanFinding
 from rlverify.scan.loading_calls import WRITING_FUNCTIONS, Aliases, loading_function
 
-MAX_SOURCE_BYTES: Final = 8 * MEBIBYTE
 _MISSING_REASON: Final = "the comment `# rlverify: trusted` needs a reason to count: `# rlverify: trusted REASON`; or "
 
 
@@ -30,8 +29,6 @@ def findings_of_source(content: bytes, path: str) -> Iterator[ScanFinding]:
 
 
 def _decoded(content: bytes) -> str:
-    if len(content) > MAX_SOURCE_BYTES:
-        raise NotScannedError("scan-limit", f"has more than {MAX_SOURCE_BYTES // MEBIBYTE} MiB; it was not scanned")
     try:
         encoding, _ = tokenize.detect_encoding(BytesIO(content).readline)
         return content.decode(encoding)
@@ -46,9 +43,12 @@ def _parsed(source: str) -> ast.Module:
             return ast.parse(source)
     except SyntaxError as error:
         raise NotScannedError("unreadable-file", f"is not Python 3: {error.msg}, line {error.lineno}") from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        reason = " ".join(str(error).split()) or "it is nested too deeply"
-        raise NotScannedError("unreadable-file", f"cannot be parsed: {reason[:120]}") from error
+    except MemoryError as error:
+        raise NotScannedError(
+            "scan-limit", "is too large or nested too deeply to be parsed; it was not scanned"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise NotScannedError("unreadable-file", f"cannot be parsed: {str(error)[:120]}") from error
 
 
 def _findings_of_call(call: ast.Call, aliases: Aliases, reasons: Mapping[int, str], path: str) -> Iterator[ScanFinding]:

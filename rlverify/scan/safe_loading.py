@@ -10,15 +10,18 @@ import io
 import math
 import re
 import sys
+import tempfile
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
-from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError
+from rlverify.pickles.bounded_reading import DAMAGE, MEBIBYTE, NotScannedError
 from rlverify.pickles.pickle_imports import content_of
 from rlverify.records.attempts import Crash, attempt
 from rlverify.records.errors import ModelFileError
@@ -29,10 +32,17 @@ if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
 
 ModelFile: TypeAlias = "str | PathLike[str] | BinaryIO"
+_States: TypeAlias = dict[str, Any]
 
 _TENSORS: Final = "pytorch_variables"  # the member with single tensors
+_DIRECTORY_BYTES: Final = 5  # in the end record of an archive
+_BYTES: Final = 16  # of a directory or a pickle, for each instruction that a pickle may have
+_MOST_FIELD_BYTES: Final = 32 * MEBIBYTE
+_MOST_VALUES: Final = 500_000
 _EXPLORATION: Final = ("exploration_initial_eps", "exploration_final_eps", "exploration_fraction")
-_IN_WEIGHTS: Final = ("collections.OrderedDict", "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_parameter")
+_IN_WEIGHTS: Final = re.compile(
+    r"collections\.OrderedDict|torch\._utils\._rebuild_(tensor_v2|parameter)|torch\.\w*Storage"
+)
 _NOT_NEGATIVE: Final = re.compile(r".*: (step|exp_avg_sq|max_exp_avg_sq|square_avg)")
 _RATE: Final = re.compile(r".*: (lr|initial_lr)")
 _MAY_BE_NONE: Final = ("max_grad_norm", "seed", "target_kl")
@@ -98,11 +108,13 @@ def load_parameters_safely(file: ModelFile, model: BaseAlgorithm) -> RestoredPar
     :return: what was restored, and what was skipped and why
     :raises ModelFileError: if the file cannot be read or does not fit the model, which is unchanged then
     """
+    own = _own(model)
+    most = 10_000 + 100 * sum(1 for _ in _leaves(own))
     try:
-        fields, states = _read(file)
+        fields, states = _read(file, most)
         skipped = {key: reason for key, value in fields.items() if (reason := _why_skipped(key, value, model))}
         kept = {key: _fitted_field(key, fields[key], model) for key in fields.keys() - skipped}
-        fitted, tensors = _fitted(states, model)
+        fitted, tensors = _fitted(states, own, model)
     except (NotScannedError, MisfitError) as error:
         name = str(file) if isinstance(file, str | PathLike) else "(file object)"
         raise ModelFileError(name, str(error)) from error
@@ -114,53 +126,78 @@ def load_parameters_safely(file: ModelFile, model: BaseAlgorithm) -> RestoredPar
     return RestoredParameters((*fitted, *tensors, *kept), parts)
 
 
-def _read(file: ModelFile) -> tuple[Mapping[str, object], dict[str, Any]]:
-    """Return the fields of the member ``data``, and what each member with tensors holds, by its name."""
+def _read(file: ModelFile, most: int) -> tuple[Mapping[str, object], dict[str, Any]]:
+    """Return the fields of the member ``data``, and what each member with tensors holds, by its name.
+
+    :param most: how many instructions a pickle has at most, from which other limits follow
+    """
     if isinstance(file, str | PathLike):
         path = Path(file)
         file = path = path if path.suffix or path.exists() else path.with_suffix(".zip")
         if path.exists() and not path.is_file():
             raise MisfitError("is no regular file")
-    members = _members(file, "")
-    try:
-        fields = parsed_fields(members[MODEL_FIELDS]) if MODEL_FIELDS in members else {}
-    except NotScannedError as error:
-        raise MisfitError(f"its member {MODEL_FIELDS} {error.reason}") from error
-    states = {name.removesuffix(".pth"): _tensors(name, members[name]) for name in members if name.endswith(".pth")}
+    with _archive(file, "", most) as archive:
+        names = archive.namelist()
+        fields = _fields(archive) if MODEL_FIELDS in names else {}
+        states = {name.removesuffix(".pth"): _tensors(archive, name, most) for name in names if name.endswith(".pth")}
     tensors = states.pop(_TENSORS, None) or {}
     if not isinstance(tensors, Mapping):
         raise MisfitError(f"its member {_TENSORS} is no table")
     return fields, states | {name: value for name, value in tensors.items() if value is not None}
 
 
-def _members(file: Any, name: str) -> dict[str, bytes]:
-    """Return the content of each member of an archive; none is compressed, so that all fit into the file's size."""
+@contextmanager
+def _archive(file: Any, name: str, most: int) -> Iterator[zipfile.ZipFile]:
+    """Open an archive whose members are not compressed, so that all fit into its size, and not too many to list."""
     try:
-        with zipfile.ZipFile(file) as archive:
-            members = archive.infolist()
-            if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-                raise MisfitError(f"{name or 'it'} is compressed, which save() never does")
-            if len({member.filename for member in members}) != len(members):
-                raise MisfitError(f"{name or 'it'} holds a member twice")
-            return {member.filename: archive.read(member) for member in members}
+        with file.open("rb") if isinstance(file, Path) else nullcontext(file) as opened:
+            end = zipfile._EndRecData(opened)  # type: ignore[attr-defined]  # before all names are read
+            if end and end[_DIRECTORY_BYTES] > _BYTES * most:
+                raise MisfitError(f"{name or 'it'} has more members than the model has values")
+            with zipfile.ZipFile(opened) as archive:
+                members, what = archive.infolist(), name or "it"
+                if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+                    raise MisfitError(f"{what} is compressed, which save() never does")
+                if len({member.filename for member in members}) != len(members):
+                    raise MisfitError(f"{what} holds a member twice")
+                if sum(member.file_size for member in members) > opened.seek(0, io.SEEK_END):
+                    raise MisfitError(f"{what} has members that overlap")
+                yield archive
     except DAMAGE as error:
         raise MisfitError(f"{name} cannot be read: {error}".strip()) from error
 
 
-def _tensors(name: str, content: bytes) -> Any:
+def _fields(archive: zipfile.ZipFile) -> Mapping[str, object]:
+    with archive.open(MODEL_FIELDS) as member:
+        text = member.read(_MOST_FIELD_BYTES + 1)
+    if len(text) > _MOST_FIELD_BYTES or sum(map(text.count, b",[{")) > _MOST_VALUES or not text.isascii():
+        limit = f"{_MOST_FIELD_BYTES // MEBIBYTE} MiB or {_MOST_VALUES} values, or is no ASCII"
+        raise MisfitError(f"its member {MODEL_FIELDS} has more than {limit}")
+    try:
+        return parsed_fields(text)
+    except NotScannedError as error:
+        raise MisfitError(f"its member {MODEL_FIELDS} {error.reason}") from error
+
+
+def _tensors(archive: zipfile.ZipFile, name: str, most: int) -> Any:
     """Return what torch reads, after a look at the pickle: some that torch admits take memory for nothing."""
     import torch
 
-    for member, pickled in _members(io.BytesIO(content), name).items():
-        imported = content_of(io.BytesIO(pickled)).imports if member.lower().endswith("data.pkl") else ()
-        for each in imported:
-            is_storage = each.module == "torch" and each.name.endswith("Storage")
-            if not is_storage and str(each) not in _IN_WEIGHTS:
-                raise MisfitError(f"its member {name} was not loaded: unpickling would import {str(each)!r:.80}")
-    found = attempt(lambda: torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
-    if isinstance(found, Crash):  # torch's reader raises anything for content that it does not admit
-        raise MisfitError(f"its member {name} was not loaded: {found.line[:120]}") from found.error
-    return found
+    with tempfile.TemporaryFile() as file:
+        file.write(archive.read(name))
+        with _archive(file, name, most) as inner:
+            for pickled in (each for each in inner.infolist() if each.filename.lower().endswith("data.pkl")):
+                with inner.open(pickled) as member:
+                    found = content_of(io.BytesIO(member.read(_BYTES * most)), most)
+                names = [str(each) for each in found.imports if not _IN_WEIGHTS.fullmatch(str(each))]
+                if names or found.problem:
+                    reason = f"unpickling would import {names[0]!r:.80}" if names else f"its pickle {found.problem}"
+                    raise MisfitError(f"its member {name} was not loaded: {reason}")
+        file.seek(0)
+        state = attempt(lambda: torch.load(file, map_location="cpu", weights_only=True))
+    if isinstance(state, Crash):  # torch's reader raises anything for content that it does not admit
+        raise MisfitError(f"its member {name} was not loaded: {state.line[:120]}") from state.error
+    return state
 
 
 def _why_skipped(name: str, value: object, model: BaseAlgorithm) -> str:
@@ -182,35 +219,49 @@ def _fitted_field(name: str, value: Any, model: BaseAlgorithm) -> object:
     return value
 
 
-def _fitted(found: Mapping[str, Any], model: BaseAlgorithm) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return states and tensors as the model takes them over; MisfitError if one is not like the model's own."""
+def _own(model: BaseAlgorithm) -> _States:
+    """Return what the model has by name: states of modules and optimizers, and tensors."""
     import torch
 
     names, tensors = model._get_torch_save_params()
-    own: dict[str, Any] = {name: value for name in (*names, *tensors) if (value := _attribute(model, name)) is not None}
-    fitted = dict(found)
+    own = {name: value for name in (*names, *tensors) if (value := _attribute(model, name)) is not None}
     for name in names:
         is_optimizer = isinstance(own[name], torch.optim.Optimizer)
         own[name] = (_stepped(own[name]) if is_optimizer else own[name]).state_dict()
-        if is_optimizer and name in found:
-            fitted[name], own[name] = _aligned(name, found[name], own[name])
-    leaves, like = dict(_leaves(fitted)), dict(_leaves(own))
-    for name in (*like, *leaves):
-        problem = "is unknown to the model" if name not in like else "is missing" if name not in leaves else ""
-        if problem := problem or _difference(name, leaves[name], like[name]):
+    return own
+
+
+def _fitted(found: Mapping[str, Any], own: _States, model: BaseAlgorithm) -> tuple[_States, _States]:
+    """Return states and tensors as the model takes them over; MisfitError if one is not like the model's own."""
+    import torch
+
+    names, fitted, like = model._get_torch_save_params()[0], dict(found), dict(own)
+    for name in names:
+        if name in found and isinstance(_attribute(model, name), torch.optim.Optimizer):
+            fitted[name], like[name] = _aligned(name, found[name], own[name])
+    leaves, own_leaves = dict(_leaves(fitted)), dict(_leaves(like))
+    for name in (*own_leaves, *leaves):
+        problem = "is unknown to the model" if name not in own_leaves else "is missing" if name not in leaves else ""
+        if problem := problem or _difference(name, leaves[name], own_leaves[name]):
             raise MisfitError(f"{name:.160} {problem}")
     return {name: fitted[name] for name in names}, {name: fitted[name] for name in own if name not in names}
 
 
 def _stepped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """Return a copy that has a state of each parameter, after a step with gradients of zero."""
+    """Return a copy that has a state of each parameter, after a step with gradients of zero, and no numbers."""
     import torch
 
-    twin = copy.deepcopy(optimizer)
-    for parameter in (each for group in twin.param_groups for each in group["params"]):
-        parameter.grad = torch.zeros_like(parameter)
-    twin.step()
-    return twin
+    def on(device: str | None) -> torch.optim.Optimizer:
+        memo: dict[int, Any] = {id(optimizer.state): defaultdict(dict)}
+        for parameter in (each for group in optimizer.param_groups for each in group["params"]):
+            memo[id(parameter)] = torch.zeros_like(parameter, device=device).requires_grad_(parameter.requires_grad)
+            memo[id(parameter)].grad = torch.zeros_like(parameter, device=device)
+        twin = copy.deepcopy(optimizer, memo)
+        twin.step()
+        return twin
+
+    stepped = attempt(partial(on, "meta"))
+    return on(None) if isinstance(stepped, Crash) else stepped  # some look at numbers, and need memory for them
 
 
 def _aligned(name: str, found: Any, own: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -247,8 +298,10 @@ def _difference(name: str, found: Any, own: Any) -> str:
     value = torch.tensor(float(found)) if type(found) in (int, float) else found  # a count of steps, in older files
     if not isinstance(value, torch.Tensor) or (value.dtype, value.shape) != (own.dtype, own.shape):
         return f"is {_kind(found)}, and the model has {_kind(own)}"
-    is_good = value.isfinite() & (value >= 0 if _NOT_NEGATIVE.fullmatch(name) else True)
-    return "" if bool(is_good.all()) else "is not finite, or negative where it cannot be"
+    least = 0 if _NOT_NEGATIVE.fullmatch(name) else None
+    parts = torch.split(value.flatten(), MEBIBYTE)  # a whole one would take copies
+    is_good = all(bool((each.isfinite() & (True if least is None else each >= least)).all()) for each in parts)
+    return "" if is_good else "is not finite, or negative where it cannot be"
 
 
 def _kind(value: Any) -> str:

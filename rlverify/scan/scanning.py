@@ -1,23 +1,31 @@
-"""Scans files and folders: which files, in which order, and by what each is scanned."""
+"""Scans files and folders: which files, in which order, and what to do with one that takes too much."""
 
 from __future__ import annotations
 
+import json
 import os
-import re
-import stat
-from collections.abc import Iterator, Sequence
+import subprocess
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import IO, Final, cast
 
-from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError, time_limited, unreadable
+from rlverify.pickles.bounded_reading import NotScannedError
 from rlverify.records.errors import UsageError
 from rlverify.scan.findings import ScanFinding
-from rlverify.scan.pickle_findings import Place, findings_of_pickles
-from rlverify.scan.python_source import MAX_SOURCE_BYTES, findings_of_source
-from rlverify.scan.unpacking import HEAD_BYTES, ends_like_a_zip, findings_of_content, is_checkpoint
+from rlverify.scan.pickle_findings import Place
 
 SKIPPED_FOLDERS: Final = frozenset({".git", ".venv", "node_modules", "__pycache__"})
-_SOURCE_SUFFIXES: Final = frozenset({".py", ".pyw", ".pyi"})
+MAX_SECONDS: Final = 25.0
+MAX_MEBIBYTES: Final = 256
+MAX_FINDINGS: Final = 10_000
+"""Of one file each. The worker keeps to time and memory, and this process to the findings that it keeps."""
+_SERVE: Final = (
+    "import json, sys; sys.path[:], *limits = json.loads(sys.argv[1]); "
+    "from rlverify.scan.worker import serve; serve(*limits)"
+)
 
 
 def scan(paths: Sequence[str | os.PathLike[str]]) -> tuple[ScanFinding, ...]:
@@ -29,7 +37,7 @@ def scan(paths: Sequence[str | os.PathLike[str]]) -> tuple[ScanFinding, ...]:
     """
     if missing := [str(path) for path in map(Path, paths) if not os.path.lexists(path)]:
         raise UsageError(f"there is no file or folder {missing[0]!r}, so nothing was scanned; name one that exists")
-    return tuple(finding for path in files_of(paths) for finding in findings_of_file(path))
+    return tuple(_findings(files_of(paths)))
 
 
 def files_of(paths: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
@@ -49,28 +57,30 @@ def _files_in(folder: Path) -> Iterator[Path]:
             yield Path(place, name)
 
 
-def findings_of_file(path: Path) -> list[ScanFinding]:
-    """Return what one file trusts or would execute."""
-    place, found = Place(path.as_posix()), list[ScanFinding]()
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise NotScannedError("unreadable-file", "it is no regular file")
-        with path.open("rb") as content, time_limited():
-            for each in _findings_of_open_file(content, path, place):
-                found.append(each)  # those before an error count
-    except NotScannedError as error:
-        found.append(place.problem(error))
-    except DAMAGE as error:
-        found.append(place.problem(unreadable(error)))
-    return found
+def _findings(files: Iterator[Path]) -> Iterator[ScanFinding]:
+    """Yield the findings of all files, read by a process that is replaced when it has exceeded a limit."""
+    # isolated, with the path of this process: a folder to be scanned may hold a json.py
+    command = [sys.executable, "-Iu", "-c", _SERVE, json.dumps([sys.path, MAX_SECONDS, MAX_MEBIBYTES])]
+    for first in files:
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+            try:
+                for path in chain([first], files):
+                    if reason := (yield from _findings_of_file(worker, path)):
+                        yield Place(path.as_posix()).problem(NotScannedError("scan-limit", reason))
+                        break
+            finally:
+                worker.kill()
 
 
-def _findings_of_open_file(content: BinaryIO, path: Path, place: Place) -> Iterator[ScanFinding]:
-    head = content.read(HEAD_BYTES)
-    content.seek(0)
-    if path.suffix.lower() in _SOURCE_SUFFIXES or re.match(rb"#!.*python", head):
-        yield from findings_of_source(content.read(MAX_SOURCE_BYTES + 1), place.path)
-    elif is_checkpoint(path.name, head) or ends_like_a_zip(content):
-        yield from findings_of_content(content, place)
-    else:
-        yield from findings_of_pickles(content, place, is_expected=False)
+def _findings_of_file(worker: subprocess.Popen[bytes], path: Path) -> Generator[ScanFinding, None, str]:
+    """Yield what the worker reports, and return why that is not all, if so."""
+    requests, answers = cast(IO[bytes], worker.stdin), cast(IO[bytes], worker.stdout)
+    with suppress(OSError):  # of a worker that died; there are no answers then
+        os.write(requests.fileno(), json.dumps(str(path)).encode() + b"\n")
+    for number, line in enumerate(answers):
+        if not line.strip():
+            return ""
+        if number == MAX_FINDINGS:
+            return f"has more than {MAX_FINDINGS} findings; the rest was not scanned"
+        yield ScanFinding(**json.loads(line))
+    return f"takes more than {MAX_SECONDS:g} s or {MAX_MEBIBYTES} MiB; the rest was not scanned"

@@ -12,23 +12,16 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import PurePosixPath
-from typing import Any, BinaryIO, Final, TypeAlias
+from tokenize import TokenError
+from typing import Any, BinaryIO, Final
 
-from rlverify.pickles.bounded_reading import (
-    DAMAGE,
-    MEBIBYTE,
-    NotScannedError,
-    PackedStream,
-    UnpackBudget,
-    require_time,
-    unreadable,
-)
+from rlverify.pickles.bounded_reading import DAMAGE, MEBIBYTE, NotScannedError, UnpackBudget
 from rlverify.pickles.pickle_imports import starts_like_a_pickle
-from rlverify.records.attempts import Crash, attempt
 from rlverify.scan.findings import ScanFinding
 from rlverify.scan.pickle_findings import Place, findings_of_pickles
 
@@ -36,10 +29,9 @@ SERIALIZED: Final = ":serialized:"
 """The key under which Stable-Baselines3 keeps a pickle in base64."""
 MODEL_FIELDS: Final = "data"
 """The member of a model file of Stable-Baselines3 that has its fields as JSON."""
-MAX_FIELD_BYTES: Final = 64 * MEBIBYTE
-"""How much is read of all fields together."""
 HEAD_BYTES: Final = 512
-MAX_MEMBERS: Final = 20_000
+LOOKED_AT: Final = MEBIBYTE
+"""How much is read of a member whose name and first bytes are no checkpoint's."""
 MAX_DEPTH: Final = 4
 _REMEDY: Final = "use rlverify.scan.load_parameters_safely(file, model), which skips this field"
 
@@ -49,39 +41,31 @@ CHECKPOINT_SUFFIXES: Final = frozenset(
 """Of files whose content must be a pickle, an archive or an array; other files are looked at for their first bytes."""
 
 _ZIP: Final = b"PK\x03\x04"
-_END_RECORD: Final = b"PK\x05\x06"
 _END_RECORD_BYTES: Final = 22
-_MAX_COMMENT_BYTES: Final = 2**16
+_COMMENT_BYTES, _END_PLACE = 7, 9  # in an end record as `zipfile` reads it
 _ARRAY: Final = b"\x93NUMPY"
 _TENSOR_DATA: Final = re.compile(r"(?P<folder>(?:.*/)?)data/\d+")
 
-Member: TypeAlias = "tuple[str, Callable[[], Any]]"
-"""The name of a member of an archive, and what opens it."""
+
+def _chunks(stream: Any) -> Iterator[bytes]:
+    """Return what a stream unpacks while it is read; what precedes damage comes before the error."""
+    return iter(partial(stream.read1, MEBIBYTE), b"")
 
 
-class _ZlibReader:
-    """Unpacks a zlib stream, as joblib writes it."""
-
-    def __init__(self, packed: BinaryIO) -> None:
-        self._packed = packed
-        self._decompressor = zlib.decompressobj()
-
-    def read1(self, size: int) -> bytes:
-        """Return some of the next bytes; none at the end."""
-        while not self._decompressor.eof:
-            packed = self._decompressor.unconsumed_tail or self._packed.read(2**16)
-            if not packed:
-                raise EOFError("the compressed content ends early")
-            if unpacked := self._decompressor.decompress(packed, size):
-                return unpacked
-        return b""
+def _zlib_chunks(packed: BinaryIO) -> Iterator[bytes]:
+    """Unpack a zlib stream, as joblib writes it."""
+    decompressor = zlib.decompressobj()
+    while not decompressor.eof:
+        if not (content := decompressor.unconsumed_tail or packed.read(2**16)):
+            raise EOFError("the compressed content ends early")
+        yield decompressor.decompress(content, MEBIBYTE)
 
 
-_COMPRESSIONS: Final[Mapping[bytes, Callable[[BinaryIO], PackedStream]]] = {
-    b"\x1f\x8b": lambda packed: gzip.GzipFile(fileobj=packed, mode="rb"),
-    b"BZh": lambda packed: bz2.BZ2File(packed),
-    b"\xfd7zXZ\x00": lambda packed: lzma.LZMAFile(packed),  # noqa: SIM115
-    **dict.fromkeys((b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"), _ZlibReader),
+_COMPRESSIONS: Final[Mapping[bytes, Callable[[BinaryIO], Iterator[bytes]]]] = {
+    b"\x1f\x8b": lambda packed: _chunks(gzip.GzipFile(fileobj=packed, mode="rb")),
+    b"BZh": lambda packed: _chunks(bz2.BZ2File(packed)),
+    b"\xfd7zXZ\x00": lambda packed: _chunks(lzma.LZMAFile(packed)),  # noqa: SIM115
+    **dict.fromkeys((b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"), _zlib_chunks),
 }
 
 
@@ -135,7 +119,7 @@ def findings_of_content(
         if head.startswith(_ZIP):
             return
         if unpacked := next((each for start, each in _COMPRESSIONS.items() if head.startswith(start)), None):
-            yield from _findings_of_packed(b"", unpacked(content), place, budget, depth)
+            yield from _findings_of_packed(unpacked(content), place, budget, depth)
         elif _is_tar(head):
             with tarfile.open(fileobj=content, mode="r:") as tar:
                 files = ((each.name, partial(tar.extractfile, each)) for each in tar if each.isreg())
@@ -148,7 +132,7 @@ def findings_of_content(
             is_expected = not is_zip or starts_like_a_pickle(head)
             yield from findings_of_pickles(content, place, is_expected=is_expected)
     except DAMAGE as error:
-        yield place.problem(unreadable(error))
+        yield place.problem(error)
 
 
 def _tensor_data(names: Collection[str]) -> frozenset[str]:
@@ -159,47 +143,44 @@ def _tensor_data(names: Collection[str]) -> frozenset[str]:
 
 def _has_bytes_behind_its_end(content: BinaryIO) -> bool:
     """Say if bytes follow the archive, as in a cut model file: `zipfile` then reads the end of an inner archive."""
-    size = content.seek(0, io.SEEK_END)
-    content.seek(max(0, size - _END_RECORD_BYTES - _MAX_COMMENT_BYTES))
-    end = content.read()
-    record = end[end.rfind(_END_RECORD) :]
-    return len(record) != _END_RECORD_BYTES + int.from_bytes(record[20:22], "little")
+    end = zipfile._EndRecData(content)  # type: ignore[attr-defined]
+    return bool(end[_END_PLACE] + _END_RECORD_BYTES + end[_COMMENT_BYTES] != content.seek(0, io.SEEK_END))
 
 
 def _findings_of_members(
-    members: Iterator[Member], place: Place, budget: UnpackBudget, depth: int, data: Collection[str] = ()
+    members: Iterator[tuple[str, Callable[[], Any]]],
+    place: Place,
+    budget: UnpackBudget,
+    depth: int,
+    data: Collection[str] = (),
 ) -> Iterator[ScanFinding]:
-    for number, (name, opened) in enumerate(members):
-        if number == MAX_MEMBERS:
-            reason = f"has more than {MAX_MEMBERS} members; the others were not scanned"
-            yield place.finding("scan-limit", "warning", reason)
-            return
+    for name, opened in members:
         inside = place.inside(name)
-        require_time()
         try:
             with opened() as packed:
                 head = packed.read(HEAD_BYTES)
                 if name == MODEL_FIELDS and head.strip()[:1] in (b"", b"{"):
-                    yield from _findings_of_fields(head + packed.read(MAX_FIELD_BYTES), inside)
+                    yield from _findings_of_fields(head + packed.read(), inside)
                 elif name in data and not head.startswith(_ARRAY):
                     continue
                 elif is_checkpoint(name, head):
-                    yield from _findings_of_packed(head, packed, inside, budget, depth)
+                    yield from _findings_of_packed(chain([head], _chunks(packed)), inside, budget, depth)
                 else:
-                    yield from findings_of_pickles(io.BytesIO(head), inside, is_expected=False)
+                    yield from findings_of_pickles(io.BytesIO(head + packed.read(LOOKED_AT)), inside, is_expected=False)
         except DAMAGE as error:
-            yield inside.problem(unreadable(error))
+            yield inside.problem(error)
 
 
 def _findings_of_packed(
-    head: bytes, packed: PackedStream, place: Place, budget: UnpackBudget, depth: int
+    chunks: Iterable[bytes], place: Place, budget: UnpackBudget, depth: int
 ) -> Iterator[ScanFinding]:
-    unpacked, problem = budget.unpack(head, packed)
+    unpacked, problem = budget.unpack(chunks)
     with unpacked:
-        found = list(findings_of_content(unpacked, place, budget, depth + 1))
+        for each in findings_of_content(unpacked, place, budget, depth + 1):
+            if problem is None or each.rule != "unreadable-file":
+                yield each
     if problem is not None:
-        found = [each for each in found if each.rule != "unreadable-file"] + [place.problem(problem)]
-    yield from found
+        yield place.problem(problem)
 
 
 def parsed_fields(text: bytes) -> Mapping[str, object]:
@@ -217,38 +198,26 @@ def parsed_fields(text: bytes) -> Mapping[str, object]:
 
 
 def _findings_of_fields(text: bytes, place: Place) -> Iterator[ScanFinding]:
-    try:
-        if len(text) > MAX_FIELD_BYTES:
-            raise NotScannedError("scan-limit", f"has more than {MAX_FIELD_BYTES // MEBIBYTE} MiB; it was not scanned")
-        fields = parsed_fields(text)
-    except NotScannedError as error:
-        yield place.problem(error)
-        return
-    for name, value in fields.items():
+    for name, value in parsed_fields(text).items():
         if isinstance(value, dict) and SERIALIZED in value:
             inside = replace(place.inside(name, ":"), remedy=_REMEDY)
-            pickled = attempt(partial(_decoded, value[SERIALIZED]))
-            if isinstance(pickled, Crash):
-                yield inside.finding("unreadable-file", "warning", f"is not base64: {pickled.line[:120]}")
+            try:  # as leniently as Stable-Baselines3
+                pickled = base64.b64decode(str.encode(value[SERIALIZED], "utf-8", "replace"))
+            except (TypeError, ValueError) as error:
+                yield inside.finding("unreadable-file", "warning", f"is not base64: {error}")
             else:
                 yield from findings_of_pickles(io.BytesIO(pickled), inside)
-
-
-def _decoded(serialized: Any) -> bytes:
-    """Decode as leniently as Stable-Baselines3 does."""
-    return base64.b64decode(serialized.encode("utf-8", "replace"))
 
 
 def _findings_of_array(content: BinaryIO, place: Place) -> Iterator[ScanFinding]:
     """An array of objects is a pickle behind the header."""
     from numpy.lib import format as npy
 
-    def has_objects() -> bool:
+    try:
         read = npy.read_array_header_1_0 if npy.read_magic(content) == (1, 0) else npy.read_array_header_2_0
-        return bool(read(content, max_header_size=MEBIBYTE)[2].hasobject)
-
-    found = attempt(has_objects)
-    if isinstance(found, Crash):
-        yield place.problem(unreadable(found.error))
-    elif found:
-        yield from findings_of_pickles(content, place)
+        kind = read(content, max_header_size=MEBIBYTE)[2]
+    except (*DAMAGE, SyntaxError, TypeError, TokenError) as error:  # what NumPy raises for headers that are none
+        yield place.problem(error)
+    else:
+        if kind.hasobject:
+            yield from findings_of_pickles(content, place)

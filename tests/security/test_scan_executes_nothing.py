@@ -90,6 +90,19 @@ def test_nothing_is_executed_or_imported(canary: Path, tmp_path: Path) -> None:
     assert set(sys.modules) == before
 
 
+def test_the_process_that_reads_imports_nothing_that_it_need_not(
+    canary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from the folder to be scanned, though it is the current one, and neither torch nor NumPy."""
+    (tmp_path / "modules" / f"{CANARY}.py").rename(tmp_path / "json.py")
+    for name in ("torch", "numpy"):
+        (tmp_path / "modules" / f"{name}.py").write_text(CANARY_MODULE)
+    monkeypatch.chdir(tmp_path)
+    paths = written(tmp_path, canary)
+    assert {Path(each.path).name for each in scan(paths.values())} == set(paths)
+    assert not canary.exists()
+
+
 LOADERS: dict[str, Callable[[Path], object]] = {
     **{f"protocol{number}.pkl": lambda path: pickle.loads(path.read_bytes()) for number in range(6)},  # noqa: S301
     "imports.pkl": lambda path: pickle.loads(path.read_bytes()),  # noqa: S301

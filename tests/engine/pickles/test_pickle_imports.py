@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from rlverify.pickles import pickle_imports
 from rlverify.pickles.pickle_imports import COMPUTED, PickleContent, PickleImport, content_of
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
@@ -213,14 +212,6 @@ def test_instructions_are_limited() -> None:
     assert found.problem is not None
     assert (found.problem.rule, "more than 100 pickle instructions" in found.problem.reason) == ("scan-limit", True)
     assert content(b"N0" * 49 + b"N.", most=100).problem is None
-
-
-def test_numbered_values_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pickle_imports, "MAX_MEMO", 3)
-    assert content(b"N" + b"".join(b"q%c" % number for number in (9, 8, 7)) + b".").problem is None
-    problem = content(b"N" + b"".join(b"q%c" % number for number in (9, 8, 7, 6)) + b".").problem
-    assert problem is not None
-    assert problem.rule == "scan-limit"
 
 
 def test_the_stream_is_left_behind_the_pickle() -> None:

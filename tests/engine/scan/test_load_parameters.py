@@ -334,6 +334,62 @@ def test_a_broken_file_is_refused(content: bytes, said: str) -> None:
     refused(content, new_model("PPO"), said)
 
 
+def archive_of(members: dict[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+def pickled(content: bytes) -> bytes:
+    return archive_of({"archive/data.pkl": b"\x80\x02" + content + b".", "archive/version": b"3"})
+
+
+def overlapping() -> bytes:
+    """Each of three members is all of the file."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data/0", bytes(10_000))
+        for name in ("archive/data/1", "archive/data/2"):
+            archive.filelist.append(copy.copy(archive.filelist[0]))
+            archive.filelist[-1].filename = name
+    return file.getvalue()
+
+
+MANY = {str(number): b"" for number in range(20_000)}
+COSTLY: dict[str, tuple[dict[str, Any], str]] = {
+    "members": (dict.fromkeys(MANY, b""), "it has more members than the model has values"),
+    "members with weights": ({"policy__pth": archive_of(MANY)}, "policy.pth has more members than the model"),
+    "members at one place": ({"policy__pth": overlapping()}, "policy.pth has members that overlap"),
+    "values of fields": (
+        {"data": b'{"a":[' + b"[]," * 300_000 + b"[]]}"},
+        "data has more than 32 MiB or 500000 values",
+    ),
+    "bytes of fields": ({"data": b'{"a":"' + b"x" * 2**25 + b'"}'}, "data has more than 32 MiB"),
+    "wide letters in fields": ({"data": '{"a":"\U0001f40d"}'.encode()}, "or is no ASCII"),
+    "instructions": ({"policy__pth": pickled(b"(" + b"]" * 30_000 + b"t")}, r"has more than \d+ pickle instructions"),
+    "bytes of a pickle": (
+        {"policy__pth": pickled(b"X\0\0\x10\0" + bytes(2**20))},
+        "its pickle ends within a pickle instruction of 1048576 bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", COSTLY)
+def test_what_would_cost_more_than_the_model_needs_is_refused(kind: str) -> None:
+    members, said = COSTLY[kind]
+    refused(changed_file(model_file("PPO"), **members), new_model("PPO"), said)
+
+
+def test_an_optimizer_that_looks_at_numbers_is_restored() -> None:
+    changes = {"policy_kwargs": {"optimizer_class": torch.optim.ASGD}}
+    saved, model, file = new_model("PPO", **changes).learn(32), new_model("PPO", **changes), io.BytesIO()
+    saved.save(file)
+    load(file.getvalue(), model)
+    assert same(snapshot(saved)[0], snapshot(model)[0])
+
+
 def test_a_member_twice_is_refused() -> None:
     file = io.BytesIO(model_file("PPO"))
     with zipfile.ZipFile(file, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):

@@ -15,7 +15,6 @@ import cloudpickle
 import pytest
 import torch
 
-from rlverify.scan import unpacking
 from rlverify.scan.findings import ScanFinding
 from rlverify.scan.pickle_findings import Place
 from rlverify.scan.unpacking import findings_of_content
@@ -132,13 +131,6 @@ def test_base64_is_decoded_as_leniently_as_stable_baselines3_does() -> None:
     encoded = serialized(pickle.dumps(Payload()))[":serialized:"]
     data = json.dumps({"x": {":serialized:": "-".join(encoded)}}).encode()
     assert [each.rule for each in found(changed_file(model_file("PPO"), data=data))] == ["pickle-dangerous-import"]
-
-
-def test_fields_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "MAX_FIELD_BYTES", 2**20)
-    data = json.dumps({"x": "y" * 2**20}).encode()
-    (finding,) = found(changed_file(model_file("PPO"), data=data))
-    assert (finding.rule, finding.field) == ("scan-limit", "data")
 
 
 def test_the_algorithms_of_both_packages_are_covered() -> None:

@@ -167,9 +167,8 @@ def test_other_comments_and_texts_accept_nothing(source: str) -> None:
         (b"x = 1\0\n", "null bytes"),
         (b"(" * 100_000, "parsed|not Python 3"),
         (b"x = " + b"-" * 100_000 + b"1", "parsed|not Python 3"),
-        (b"x\n" * 5_000_000, "more than 8 MiB"),
     ],
-    ids=["syntax", "python 2", "bytes", "encoding", "null", "brackets", "depth", "size"],
+    ids=["syntax", "python 2", "bytes", "encoding", "null", "brackets", "depth"],
 )
 def test_source_that_cannot_be_parsed_is_one_error(content: bytes, reason: str) -> None:
     with pytest.raises(NotScannedError, match=reason):

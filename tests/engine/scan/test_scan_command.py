@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rlverify.scan.scanning import _SOURCE_SUFFIXES
 from rlverify.scan.unpacking import CHECKPOINT_SUFFIXES
+from rlverify.scan.worker import SOURCE_SUFFIXES
 from tests.engine.in_process import rlverify_here
 from tests.engine.reporting.test_sarif_schema import faults_of
 from tests.support.repository_copy import ROOT
@@ -85,7 +85,7 @@ def test_the_hook_runs_the_command() -> None:
 def test_the_hook_takes_python_and_checkpoint_files() -> None:
     """pre-commit passes a file if its name fits `files` and one of its types fits `types_or`."""
     pattern, kinds = re.compile(hook()["files"]), set(hook()["types_or"])
-    for suffix in (*_SOURCE_SUFFIXES, *CHECKPOINT_SUFFIXES, ".zip"):
+    for suffix in (*SOURCE_SUFFIXES, *CHECKPOINT_SUFFIXES, ".zip"):
         assert pattern.search(f"a/b{suffix}")
         assert pattern.search(f"a/b{suffix.upper()}")
     for name in ("a.txt", "a.pyx", "py", "a.pkl.md", "apkl"):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rlverify.pickles import bounded_reading
 from rlverify.records.errors import UsageError
-from rlverify.scan import scan
+from rlverify.scan import scan, scanning
 from rlverify.scan.scanning import SKIPPED_FOLDERS, files_of
+from rlverify.scan.worker import findings_of_file
 
 HOSTILE = pickle.dumps([eval, 1])
 CALL = "import pickle\npickle.load(f)\n"
@@ -99,16 +101,12 @@ def test_a_huge_source_file_is_one_finding(tmp_path: Path) -> None:
 
 def test_a_file_that_may_not_be_read_is_one_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = write(tmp_path / "a.py")
-    write(tmp_path / "b.py")
-    real_open = Path.open
 
-    def guarded(self: Path, *arguments: object, **options: object) -> object:
-        if self == secret:
-            raise PermissionError(13, "Permission denied", str(self))
-        return real_open(self, *arguments, **options)  # type: ignore[call-overload]
+    def guarded(self: Path, *_: object) -> object:
+        raise PermissionError(13, "Permission denied", str(self))
 
     monkeypatch.setattr(Path, "open", guarded)
-    first, _ = scan([tmp_path])
+    (first,) = findings_of_file(secret)
     assert (first.rule, "Permission denied" in first.message) == ("unreadable-file", True)
 
 
@@ -147,12 +145,41 @@ def test_what_takes_too_long_is_one_finding_next_to_what_was_found(
         for number in range(50):
             archive.writestr(f"{number}.pkl", slow)
     (tmp_path / "one.pkl").write_bytes(HOSTILE + slow)
-    monkeypatch.setattr(bounded_reading, "MAX_SECONDS", 0.3)
+    write(tmp_path / "x.py")
+    monkeypatch.setattr(scanning, "MAX_SECONDS", 0.5)
 
-    found = scan([tmp_path / "many.zip", tmp_path / "one.pkl"])
+    found = scan([tmp_path / "many.zip", tmp_path / "one.pkl", tmp_path / "x.py"])
 
-    assert [(each.rule, each.field) for each in found[:1]] == [("pickle-dangerous-import", "a.pkl")]
-    assert found[-1].rule == "pickle-dangerous-import"
-    limits = [each for each in found if each.rule == "scan-limit"]
-    assert 1 <= len(limits) <= 2
-    assert all(each.message.startswith("takes more than 0.3 s") for each in limits)
+    assert [(each.rule, each.field) for each in found] == [
+        ("pickle-dangerous-import", "a.pkl"),
+        ("scan-limit", ""),
+        ("pickle-dangerous-import", ""),
+        ("scan-limit", ""),
+        ("pickle-load", ""),
+    ]
+    assert found[1].message == "takes more than 0.5 s or 256 MiB; the rest was not scanned"
+
+
+def test_more_findings_than_are_kept_are_one_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, "MAX_FINDINGS", 2)
+    for lines in (2, 3):
+        write(tmp_path / f"{lines}.py", "import pickle\n" + "pickle.load(f)\n" * lines)
+    found = rules(tmp_path)
+    assert found == [("2.py", "pickle-load")] * 2 + [("3.py", "pickle-load")] * 2 + [("3.py", "scan-limit")]
+
+
+def test_files_are_read_by_one_process_that_begins_with_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+
+    class Recorded(subprocess.Popen[bytes]):
+        def __init__(self, command: list[str], **options: Any) -> None:
+            started.append(command)
+            super().__init__(command, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", Recorded)
+    assert (scan([tmp_path]), started) == ((), [])
+    for name in "abc":
+        write(tmp_path / f"{name}.py")
+    assert (len(scan([tmp_path])), len(started)) == (3, 1)
