@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -48,7 +49,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "fields.zip": lambda: fields(2**23),
     "header.npy": lambda: b"\x93NUMPY\2\0" + struct.pack("<L", 2**30),
     "members.pt": lambda: members(2**20),
-    "texts.pkl": lambda: CALL + b"(" + b"\x8c\3abc" * 6_000_000 + b"t.",
+    "texts.pkl": lambda: gzip.compress(CALL + b"(" + (b"\x8c\xc8" + b"a" * 200) * 1_250_000 + b"t.", 1),
 }
 
 
