@@ -22,9 +22,9 @@ from rlverify.checks.adapters.adapter import STEPS, UNKNOWN, Adapter, NotSupport
 from rlverify.checks.adapters.driving import innermost, layers
 from rlverify.checks.adapters.sb3_sizes import smaller_settings
 from rlverify.checks.state.owners import owner_of_class
+from rlverify.checks.state.parts import is_module
 from rlverify.checks.state.trained import found_modules, found_optimizers
 
-TARGETS: Final = ("q_net_target", "quantile_net_target", "critic_target", "actor_target")
 SEEN: Final = ("new_obs", "actions", "rewards", "dones")
 """What tells a step apart from another, by the names that the learning loops give it."""
 MOMENTS: Final = ("mean", "var", "count")
@@ -87,9 +87,10 @@ class SB3Adapter(Adapter):
         return found_optimizers(own_parts(model))
 
     def target_modules(self, model: BaseAlgorithm) -> Sequence[Any]:
-        """Target networks of the policy and of the model itself, by the names that the library gives them."""
-        found = (getattr(owner, name, None) for owner in (model.policy, model) for name in TARGETS)
-        return list({id(each): each for each in found if each is not None}.values())
+        """Networks of the policy and of the model itself with "target" in their names."""
+        places = (vars(model.policy)["_modules"], vars(model.policy), vars(model))
+        found = [each for names in places for name, each in names.items() if "target" in name and is_module(each)]
+        return list({id(each): each for each in found}.values())
 
     def steps(self, model: BaseAlgorithm) -> int:
         """A rollout of on-policy algorithms; the steps until learning starts, and some more, of the others."""

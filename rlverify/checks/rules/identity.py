@@ -11,10 +11,12 @@ from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.rule import failing, in_a_process, inconclusive, passing, rule
+from rlverify.checks.engine.search import listed
 from rlverify.checks.engine.session import SubjectSession, digest_of
 from rlverify.checks.rules.training_settings import rates_used, with_own_rate
-from rlverify.checks.state.trained import groups_of, named_parameters, numbered_optimizers, reachable_tensors
+from rlverify.checks.state.trained import groups_of, named_parameters, numbered_optimizers, place_of, reachable_tensors
 from rlverify.checks.state.tree import digests, unequal
+from rlverify.records.attempts import attempt
 
 
 @rule(
@@ -147,36 +149,51 @@ def _twin(session: SubjectSession, model: Any, target: Any) -> Any:
 @rule("identity", "high", rests_on=["targets_start_equal"], faults=[faults.PART_OF_A_TARGET])
 @in_a_process
 def targets_follow(session: SubjectSession) -> CheckFinding:
-    """Training that moves a target network moves all of it that moves in the network it follows, buffers included.
+    """Training that moves a target network moves all of each that moves in the network it follows, buffers included.
 
     A target with the parameters of one network and the batch statistics of another gives values of neither.
     """
     model = session.make()
-    pairs = [(each, _twin(session, model, each)) for each in session.adapter.target_modules(model)]
+    targets = session.adapter.target_modules(model)
+    pairs = [(each, _twin(session, model, each)) for each in targets]
     if not pairs:
-        raise NotSupportedError("the model has no target networks")
+        raise NotSupportedError("the model has no target networks; if it has, name them in Adapter.target_modules()")
     before = [[_floats(each) for each in pair] for pair in pairs]
+    _train(session, model)
+    follow, lead = (
+        [set(unequal(was[n], _floats(pair[n]))) for was, pair in zip(before, pairs, strict=True)] for n in (0, 1)
+    )
+    if any(follow):
+        places = [place_of(model, each) for each in targets]
+        moved = [f"{place}.{name}" for place, names in zip(places, lead, strict=True) for name in names]
+        left = [
+            f"{place}.{name}"
+            for place, names, follows, (old, _) in zip(places, lead, follow, before, strict=True)
+            for name in old
+            if name in names - follows
+        ]
+        seen = f"{len(left)} of {len(moved)} tensors of target networks stay as they were: {listed(left)}"
+        return failing(seen, where=left[0], causes=left) if left else passing()
+    seen = f"{sum((session.steps, session.steps_after))} steps of training move no target network"
+    kind = attempt(lambda: _library_that_moves_its_targets(session, type(model)))  # an adapter may know yours alone
+    if isinstance(kind, str):
+        return failing(f"{seen}, and they do of a {kind}", where="target_modules()")
+    return inconclusive(f"{seen}; let steps() of the adapter be enough")
+
+
+def _train(session: SubjectSession, model: Any) -> None:
     for steps in (session.steps, session.steps_after):
         session.learn(model, steps)
-    is_moved = False
-    for (target, twin), old in zip(pairs, before, strict=True):
-        follows, leads = (set(unequal(was, _floats(each))) for was, each in zip(old, (target, twin), strict=True))
-        is_moved |= bool(follows)
-        left = [name for name in old[0] if follows and name in leads - follows]
-        if left:
-            seen = f"{len(left)} of {len(leads)} tensors of {type(target).__name__} stay as they were: {left[0]}"
-            return failing(seen, where=left[0])
-    if is_moved:
-        return passing()
-    seen = f"{sum((session.steps, session.steps_after))} steps of training move no target network"
-    with suppress(NotSupportedError):
-        twin = session.adapter.library_twin(session.make())
-        old = [_floats(each) for each in session.adapter.target_modules(twin)]
-        for steps in () if type(twin) is type(model) else (session.steps, session.steps_after):
-            session.learn(twin, steps)
-        if old != [_floats(each) for each in session.adapter.target_modules(twin)]:
-            return failing(f"{seen}, and they do of a {type(twin).__name__}", where="target_modules()")
-    return inconclusive(f"{seen}; let steps() of the adapter be enough")
+
+
+def _library_that_moves_its_targets(session: SubjectSession, own: type) -> str | None:
+    """Return the name of the library's class if training moves its targets; None if not, or if it is the model's."""
+    twin = session.adapter.library_twin(session.make())
+    if type(twin) is own:
+        return None
+    old = [_floats(each) for each in session.adapter.target_modules(twin)]
+    _train(session, twin)
+    return type(twin).__name__ if old != [_floats(each) for each in session.adapter.target_modules(twin)] else None
 
 
 def _floats(module: Any) -> dict[str, str]:

@@ -60,6 +60,11 @@ def reachable_tensors(root: Any) -> set[int]:
     return {id(each) for _, each, leaf in reached(root, is_optimizer) if leaf and leaf.mutable and is_tensor(each)}
 
 
+def place_of(model: Any, module: Any) -> str:
+    """Return where a model has a module, such as ``policy.critic_target``; its class if it is not reached."""
+    return next((path for path, each, _ in reached(model) if each is module), type(module).__name__)
+
+
 def _outer_modules(model: Any) -> list[tuple[str, Any]]:
     return [(path, each) for path, each, leaf in reached(model, is_module) if leaf is None and is_module(each)]
 

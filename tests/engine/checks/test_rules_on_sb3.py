@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable
 from functools import partial
@@ -253,6 +254,26 @@ def test_a_target_that_stays_fails_where_that_of_the_library_moves() -> None:
     rare = partial(DQN, "MlpPolicy", "CartPole-v1", target_update_interval=10_000, **SMALL)
     assert checked(rare, "targets_follow").status is Status.PASS  # the interval is made smaller
     assert check_algorithm(rare, checks=["targets_follow"], as_is=True)[0].status is Status.INCONCLUSIVE
+
+
+class Anchored(PPO):
+    """Follows with the head of its values and not with their trunk, in networks of its own."""
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self.anchor_target = copy.deepcopy(self.policy.mlp_extractor)
+        self.head_target = copy.deepcopy(self.policy.value_net)
+
+    def train(self) -> None:
+        super().train()
+        self.head_target.load_state_dict(self.policy.value_net.state_dict())
+
+
+def test_of_several_targets_each_has_to_follow() -> None:
+    found = checked(partial(Anchored, "MlpPolicy", "CartPole-v1", **ON), "targets_follow").finding
+    assert found.where.startswith("anchor_target.")
+    assert {each.partition(".")[0] for each in found.causes} == {"anchor_target"}
+    assert f"{len(found.causes)} of {len(found.causes) + 2} tensors of target networks stay" in found.seen
 
 
 class StartsRateAgain(DQN):

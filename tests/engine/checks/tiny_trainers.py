@@ -359,7 +359,12 @@ DEFECTS = {
             "after set_parameters()",
         ),
         Defect(DecaysAlways, "learning_rate_zero_freezes", "parameters moved", "net.weight"),
-        Defect(LeavesPartOfTarget, "targets_follow", "1 of 2 tensors of Linear stay as they were: bias", "bias"),
+        Defect(
+            LeavesPartOfTarget,
+            "targets_follow",
+            "1 of 2 tensors of target networks stay as they were: target.bias",
+            "target.bias",
+        ),
         Defect(
             CannotLoad, "load_returns_a_model", "load() raises ValueError: the file is of another version", "load()"
         ),
