@@ -88,7 +88,8 @@ def outcome_words(record: CheckRecord) -> str:
         return unexpected + record.outcome.removeprefix("pass, ")
     if record.status is Status.FAIL and record.expected_failure:
         other, known = record.other_causes, record.expected_failure
-        return f"{other} (known failure: {known})" if other else f"as expected: {known}"
+        rest = f"; all that is left is {record.library.text}" if record.library and record.is_librarys else ""
+        return f"{other} (known failure: {known})" if other else f"as expected: {known}{rest}"
     if record.status is Status.FAIL and record.is_librarys:
         return record.outcome.removeprefix("fail, ")
     return record.finding.seen

@@ -144,7 +144,9 @@ class CheckRecord:
         """How the causes of an expected failure differ from the expected ones, in words; empty if they do not."""
         if self.known is None or self.status is not Status.FAIL:
             return ""
-        new, gone = self.known.new_causes(self.finding.causes), self.known.gone_causes(self.finding.causes)
+        found = self.finding.causes if self.library is None or self.strict else self.library.other_causes
+        new = self.known.new_causes(found)
+        gone = self.known.gone_causes(self.finding.causes)
         parts = {"new causes": new, "expected causes that are gone": gone}
         return "; ".join(f"{name}: {', '.join(causes)}" for name, causes in parts.items() if causes)
 

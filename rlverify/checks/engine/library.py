@@ -71,9 +71,12 @@ def _distribution_of(package: str) -> tuple[str, str]:
 def library_failure(rule: Rule, finding: CheckFinding, twin: Twin) -> LibraryFailure | None:
     """What the library's own class has of a failure; None if it has nothing of it, or the rule is about your code."""
     shared: Sequence[str]
-    if rule.blamed == "caller" or (rule.blamed == "owner" and any(each.is_yours for each in finding.owners)):
+    if rule.blamed == "caller":
         return None
-    if twin.session is None or rule.blamed == "owner":
+    if rule.blamed == "owner":
+        pairs = zip(finding.causes, finding.owners, strict=False)
+        shared = [cause for cause, owner in pairs if not owner.is_yours] if finding.owners else finding.causes
+    elif twin.session is None:
         shared = finding.causes
     else:
         found = attempt(lambda: rule.function(twin.session))  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
 from benchmarks.field.findings import of_libraries
 from benchmarks.field.records import read_field_report
-from rlverify.checks import CheckRecord, Status, check_algorithm, details
+from rlverify.checks import CheckRecord, KnownFailure, Status, check_algorithm, details
 from rlverify.checks.adapters.sb3 import SB3Adapter
 from rlverify.checks.engine import library
 from rlverify.checks.engine.rule import RULES
 from rlverify.checks.rules.remedies import REMEDIES
+from rlverify.reporting.check_formats import outcome_words
 
 SIZES: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "seed": 0}
 REPORT = Path(__file__).parents[3] / "reports/measured/field-report.json"
@@ -81,6 +83,8 @@ def test_what_the_library_loses_as_well_is_known(kind: type[PPO]) -> None:
     found = record("resume_is_exact", kind)
     assert not found.is_unexpected
     assert found.outcome == "fail, known in stable-baselines3 2.9.2 (field report #2)"
+    gone = outcome_words(replace(found, known=KnownFailure("issue 7")))
+    assert gone == "as expected: issue 7; all that is left is known in stable-baselines3 2.9.2 (field report #2)"
 
 
 def local() -> PPO:
@@ -120,6 +124,9 @@ def test_a_cause_that_the_library_does_not_have_is_yours() -> None:
     assert found.library.other_causes == ("bonus",)
     assert found.finding.causes[0] == "bonus"
     assert found.finding.why.startswith("restoring bonus; ")
+    expected = replace(found, known=KnownFailure("issue 7", ["bonus"]))
+    assert (expected.other_causes, expected.is_unexpected) == ("", False)
+    assert "new causes: env.envs[0]" in replace(expected, strict=True).other_causes
 
 
 def test_all_causes_have_a_line_with_whose_they_are() -> None:
