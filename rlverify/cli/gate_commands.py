@@ -138,7 +138,7 @@ def _gate_of_suites(root: Path, names: tuple[str, ...], files: Mapping[str, Path
 
 def _base(project: Project, asked: str | None) -> Base | None:
     """The commit to compare with; where Git does not know the one that is asked for, a line says so."""
-    if not asked:
+    if not asked or not asked.strip("0"):  # GitHub names the commit before a new branch by zeros
         return known_base(project)
     try:
         return find_base(project, asked)

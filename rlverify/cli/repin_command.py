@@ -15,7 +15,7 @@ from rlverify.cli.console import complain, show
 from rlverify.cli.options import Revision, project_of
 from rlverify.evidence.files import write_files
 from rlverify.gating.git_base import Base, find_base, known_base
-from rlverify.project.fingerprint import definitions, member_digest, module_path
+from rlverify.project.fingerprint import definitions, member_digest, module_path, source_digest
 from rlverify.project.planting import healthy_member
 from rlverify.records.errors import FaultError
 from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL
@@ -46,7 +46,7 @@ def repin(
             failed += 1
             continue
         if pin != fault.pins:
-            show(f"{fault.name}: {fault.target} ({fault.pins} -> {pin})", *_difference(member, before), "")
+            show(f"{fault.name}: {fault.target} ({fault.pins} -> {pin})", *_difference(member, before, fault.pins), "")
             stale[fault.name] = pin
     written = set()
     for path in sorted({module_path(fault.defined_in) for fault in faults if fault.name in stale}):
@@ -64,7 +64,7 @@ def repin(
     raise typer.Exit(CLAIM_FELL if failed else AS_EXPECTED)
 
 
-def _difference(member: Callable[..., Any], base: Base | None) -> Iterator[str]:
+def _difference(member: Callable[..., Any], base: Base | None, pinned: str) -> Iterator[str]:
     """What has changed in a target since the base, as lines of a diff; all of it where the base does not have it."""
     name, path = member.__qualname__, Path(str(sys.modules[member.__module__].__file__))
     now = _source(path.read_text(encoding="utf-8"), name)
@@ -75,8 +75,8 @@ def _difference(member: Callable[..., Any], base: Base | None) -> Iterator[str]:
         yield f"  the base does not have {name} in {path.name}; the whole of it:"
         yield from (f"  + {line}" for line in now)
         return
-    if was == now:
-        yield "  its source is as in the base, so it was pinned before that; name an older one with --base"
+    if source_digest(text or "", name) != pinned:
+        yield "  the base does not have what was pinned either; name an older one with --base"
     yield from (f"  {line}" for line in list(unified_diff(was, now, lineterm=""))[2:])
 
 

@@ -38,6 +38,8 @@ MAY_GROW: Final = ("seeds", "killed_by", "cites", "modules", "figure.runs", "fig
 RENDERED: Final = ("index.md", "all-claims.md", CLAIMS, "kill-matrix.md")
 """The pages of every project. The gate compares them with what the evidence gives."""
 BETWEEN_LINES: Final = " / "
+MANY: Final = 40
+"""Characters at the start of two lines that are left out if both have them."""
 
 
 def weakened_by(project: Project, paths: ReportPaths, base: Base, records: Sequence[Record]) -> tuple[Weakening, ...]:
@@ -141,6 +143,8 @@ def _files(project: Project, paths: ReportPaths, base: Base) -> Iterator[Weakeni
         if kind == "test":
             continue
         lost, added = _edited(_content(path, before, json.loads), _content(path, after, partial(json_of, path=path)))
+        if len(lost) == len(added) == 1:
+            lost, added = _from_where_they_differ(*lost, *added)
         if lost or added:
             yield Weakening(kind, name, few(lost, between=BETWEEN_LINES), few(added, between=BETWEEN_LINES))
 
@@ -195,6 +199,13 @@ def _content(path: Path, text: str, json_of_text: Callable[[str], Any]) -> str:
 
 def _values(content: Any) -> str:
     return "\n".join(f"{name}: {value}" for name, value in _leaves("", content))
+
+
+def _from_where_they_differ(was: str, now: str) -> tuple[list[str], list[str]]:
+    """Return two long lines without the words with which both begin, as only the first characters are shown."""
+    apart = next((place for place, (old, new) in enumerate(zip(was, now, strict=False)) if old != new), 0)
+    start = was[:apart].rfind(" ") + 1
+    return ([was], [now]) if start < MANY else ([f"... {was[start:]}"], [f"... {now[start:]}"])
 
 
 def _edited(before: str, after: str) -> tuple[list[str], list[str]]:

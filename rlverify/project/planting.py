@@ -43,7 +43,7 @@ class Planted:
     mistakes: list[str] = field(default_factory=list)
 
 
-PIN_ADVICE: Final = 'check the fault against the new code, then set pins="'
+PIN_ADVICE: Final = "check the fault against the new code, then run `rlverify repin "
 """How the advice on a stale fault begins."""
 
 FOR_TOOLS: Final = re.compile(r"\s+# (noqa|type: ignore).*$")
@@ -222,7 +222,7 @@ def _check_target(fault: Fault, original: Callable[..., Any]) -> None:
     if current != fault.pins:
         raise StaleFaultError(
             f"fault {fault.name} is stale: {fault.owner}.{fault.member} has changed since it was written "
-            f'(pinned {fault.pins!r}, now {current!r}); {PIN_ADVICE}{current}"'
+            f"(pinned {fault.pins!r}, now {current!r}); {PIN_ADVICE}{fault.name}`"
         )
     expected, given = _parameters(original), _parameters(fault.replacement)
     if given != expected and given != ["*args", "**kwargs"]:

@@ -31,6 +31,7 @@ from rlverify.checks.engine.sizes import smaller_model, what_is_smaller
 from rlverify.checks.engine.subjects import Runs, Subject, subject
 from rlverify.checks.state.random_state import kept
 from rlverify.records.attempts import Crash, attempt
+from rlverify.records.errors import suggestion
 
 Progress = Callable[[str, str], None]
 
@@ -88,7 +89,7 @@ def chosen_rules(made: Subject, checks: Iterable[str] | None = None) -> list[Rul
 def rule_named(name: str, known: Mapping[str, Rule] = RULES) -> Rule:
     """The rule of a name."""
     if name not in known:
-        raise UnknownRuleError(f"no check is named {name!r}; choose from {', '.join(known)}")
+        raise UnknownRuleError(f"no check is named {name!r}{suggestion(name, known)}; choose from {', '.join(known)}")
     return known[name]
 
 

@@ -141,9 +141,9 @@ def test_a_stale_pin_is_out_of_date(committed: Evidence | None) -> None:
 
 
 def test_the_advice_on_a_stale_pin_is_a_remedy() -> None:
-    stale = f'a changed (pinned 1, now 2); {PIN_ADVICE}2"'
+    stale = f"a changed (pinned 1, now 2); {PIN_ADVICE}a`"
     (problem,) = problems_of(with_variant("faulty", runs=0, stale=stale), None)
-    assert (problem.sentence, problem.remedy) == ("STALE, a changed (pinned 1, now 2)", f'{PIN_ADVICE}2"')
+    assert (problem.sentence, problem.remedy) == ("STALE, a changed (pinned 1, now 2)", f"{PIN_ADVICE}a`")
 
 
 def test_violated_healthy_code_is_named_as_such_and_its_fix_is_not_graded() -> None:
