@@ -10,7 +10,7 @@ import pytest
 
 from rlverify.records.problems import Weakening
 from rlverify.reporting.weakened import lines_of_weakened, table_of_weakened
-from tests.engine.checkouts import answer, commit, copy_project, figures_committed, git, replace
+from tests.engine.checkouts import answer, commit, copy_project, git, replace
 from tests.engine.project_folders import once_in_a_process, write_settings, write_toy_tests
 
 TOYS, FIGURES = "toyproject/catalogue/toy.toml", "figureproject/catalogue/figures.toml"
@@ -55,9 +55,9 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 @once_in_a_process
-def figures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Git checkout of the project with figures, all measured; treat as read-only."""
-    checkout = figures_committed(tmp_path_factory.mktemp("figures"))
+def conditional(figures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project with figures, of which one has a condition; treat as read-only."""
+    checkout = shutil.copytree(figures, tmp_path_factory.mktemp("conditional") / "checkout")
     replace(checkout / FIGURES, PILOT, PILOT.replace(BEFORE_SPIKE, f"\n{CONDITION}{BEFORE_SPIKE}"))
     replace(checkout / FIGURES, "runs = 6", "runs = 6\ntolerance = 1.0")
     commit(checkout, "a condition and a tolerance")
@@ -105,10 +105,10 @@ WEAKER = [
 """Of each edit: the kind and the subject that are listed, the file, text and replacement, and what is shown of them."""
 
 
-@pytest.mark.parametrize("files", ["toys", "figures"])
+@pytest.mark.parametrize("files", ["toys", "conditional"])
 def test_what_is_weaker_than_at_the_base_is_listed(files: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     checkout = shutil.copytree(request.getfixturevalue(files), tmp_path / "checkout")
-    rows = [row for row in WEAKER if (row[2] == FIGURES) is (files == "figures")]
+    rows = [row for row in WEAKER if (row[2] == FIGURES) is (files == "conditional")]
     for _, _, file, old, new, _, _ in rows:
         replace(checkout / file, old, new)
     code, weakened, problems = gate(checkout)
@@ -146,13 +146,13 @@ NOT_WEAKER = [
 ]
 
 
-@pytest.mark.parametrize("files", ["toys", "figures"])
+@pytest.mark.parametrize("files", ["toys", "conditional"])
 def test_what_only_adds_or_is_compared_elsewhere_is_not_listed(
     files: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     checkout = shutil.copytree(request.getfixturevalue(files), tmp_path / "checkout")
     for file, old, new in NOT_WEAKER:
-        if (file == FIGURES) is (files == "figures"):
+        if (file == FIGURES) is (files == "conditional"):
             text = (checkout / file).read_text()
             assert old in text
             (checkout / file).write_text(text.replace(old, new, 1))
@@ -169,8 +169,8 @@ def test_a_killing_test_that_kills_no_more_fails(checkout: Path) -> None:
     assert (code, "clip-one-sided: (defect) UNREACHED" in problems) == (1, True), problems
 
 
-def test_a_figure_that_was_not_measured_or_not_for_this_claim_fails(figures: Path, tmp_path: Path) -> None:
-    checkout = shutil.copytree(figures, tmp_path / "checkout")
+def test_a_figure_that_was_not_measured_or_not_for_this_claim_fails(conditional: Path, tmp_path: Path) -> None:
+    checkout = shutil.copytree(conditional, tmp_path / "checkout")
     replace(checkout / FIGURES, f"\n{CONDITION}", "\ntolerance = 7.0\n")
     code, weakened, problems = gate(checkout)
     criterion = "judged by another criterion: the claim now names another experiment, quantity or tolerance"
@@ -184,8 +184,8 @@ def test_a_figure_that_was_not_measured_or_not_for_this_claim_fails(figures: Pat
     assert weakened[2:] == [Weakening("evidence removed", "FIG-GAIN", "CONFIRMED", "")]
 
 
-def test_a_date_of_a_full_audit_that_no_commit_supports_fails(figures: Path, tmp_path: Path) -> None:
-    checkout = shutil.copytree(figures, tmp_path / "checkout")
+def test_a_date_of_a_full_audit_that_no_commit_supports_fails(conditional: Path, tmp_path: Path) -> None:
+    checkout = shutil.copytree(conditional, tmp_path / "checkout")
     assert AUDIT not in gate(checkout)[2]
     content = json.loads((checkout / AUDIT).read_text())
     for day, revision in (("2030-01-01", ""), ("2001-01-01", "HEAD"), ("2030-01-01", "gone")):
