@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -31,6 +32,11 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_finish() -> None:
+    """Nothing imported or collected is garbage: collections pass over it, here and in the processes that tests fork."""
+    gc.freeze()
 
 
 def pytest_sessionstart() -> None:

@@ -26,14 +26,18 @@ NAMES = ["README.md", "CONTRIBUTING.md", *(path.relative_to(ROOT).as_posix() for
 TEXT = "\n".join(map(page_text, NAMES))
 SLOW = {
     "docs/checks.md",
+    "docs/explanation/seen-to-fail.md",
     "docs/how-to/faults.md",
+    "docs/how-to/figures.md",
     "docs/how-to/known-failures.md",
     "docs/how-to/ray.md",
     "docs/how-to/suites.md",
     "docs/how-to/train-rlcore.md",
     "docs/reference/cli.md",
+    "docs/reference/file-formats.md",
     "docs/tutorial/check-a-model.md",
     "docs/tutorial/check-your-loop.md",
+    "docs/tutorial/resume-exactly.md",
 }
 RUN = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in NAMES if name != "README.md"]
 COMMANDS = [found for _, kind, text in BLOCK.findall(TEXT) if kind == "console" for found, _ in commands_of(text)]

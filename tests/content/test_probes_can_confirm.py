@@ -174,7 +174,7 @@ def test_twins_that_one_of_three_mutations_drives_apart_are_seen_to_be(
                 parameter.requires_grad_(False)
 
     monkeypatch.setattr(twin_mutation, "set_hyperparameters", one_sided)
-    monkeypatch.setattr(twin_mutation, "ROLLOUTS", 4)
+    monkeypatch.setattr(twin_mutation.twin_distance, "__defaults__", (4,))
     assert all(held("twins-diverge-under-mutation").values())
     together = held("twins-stay-together-under-mutation")
     assert not any(holds for symptom, holds in together.items() if harmful in symptom)

@@ -13,6 +13,7 @@ import pytest
 
 from rlverify.cli.app import run
 from rlverify.project.content import Project, open_project
+from tests.engine.checkouts import figures_committed
 from tests.engine.in_process import measured_here, rlverify_here
 from tests.engine.project_folders import once_in_a_process, write_settings, write_toy_tests
 
@@ -71,6 +72,13 @@ def auditedproject(tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = rlverify_here(command, "--update", cwd=folder)
         assert done.returncode == 0, done.stdout + done.stderr
     return folder
+
+
+@pytest.fixture(scope="session")
+@once_in_a_process
+def figures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Git checkout of the project with figures, all measured; treat as read-only."""
+    return figures_committed(tmp_path_factory.mktemp("figures"))
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from benchmarks.field.__main__ import main
 from benchmarks.field.page import render_field_report
 from benchmarks.field.records import read_field_report
 from rlverify.checks.engine.check_records import Status
+from rlverify.running.executors import InlineExecutor
 
 
 def run(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,6 +23,8 @@ def run(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_optimizer_is_measured_and_its_page_can_be_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr("benchmarks.field.__main__.ProcessExecutor", lambda _count: InlineExecutor())
+    monkeypatch.delattr(os, "fork")  # all in this process: faster
     run("run", "Adam", "--output", str(tmp_path / "new"), monkeypatch=monkeypatch)
     assert capsys.readouterr().err.startswith("Adam, defaults: ")
     data, page = tmp_path / "new" / "field-report.json", tmp_path / "new" / "field-report.md"

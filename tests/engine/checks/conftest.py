@@ -7,7 +7,7 @@ import os
 import pytest
 
 FORK = os.fork
-ABOUT_PROCESSES = ("engine", "isolation", "one_pair", "pytest_door", "random_state", "search", "shared_start")
+ABOUT_PROCESSES = ("isolation", "one_pair", "random_state", "search", "shared_start")
 """Files of tests that are about processes, or about what a process keeps from another."""
 
 

@@ -88,20 +88,21 @@ def forks_and_prints() -> Tiny:
 
 
 class TestFactories:
+    @pytest.mark.usefixtures("processes")
     @pytest.mark.parametrize(
         ("factory", "seen"),
         [
             (raises, "ValueError: no model today (checks/test_engine.py:"),
             (exits, "SystemExit: enough"),
             (lambda: os._exit(2), "its process ended with exit code 2"),
-            (lambda: time.sleep(120), "did not end within 1 seconds"),
+            (lambda: time.sleep(120), "did not end within 0.5 seconds"),
             (lambda: Tiny, "the factory returned the class Tiny; call it"),
             (lambda: None, "the factory returned NoneType, which has no learn(); return the model"),
         ],
         ids=["raises", "exits", "ends the process", "hangs", "class", "None"],
     )
     def test_one_that_fails_gives_one_error_for_each_check(self, factory: Callable[[], Any], seen: str) -> None:
-        found = checked(factory, ["deterministic", FAST], limit=1.0)
+        found = checked(factory, ["deterministic", FAST], limit=0.5)
         assert [each.check for each in found] == ["deterministic", FAST]
         for each in found:
             assert each.status is Status.ERROR
@@ -115,11 +116,13 @@ class TestFactories:
         kind = type(value).__name__
         assert found.finding.seen == f"the factory returned {kind}, which has no learn(); give an adapter"
 
+    @pytest.mark.usefixtures("processes")
     def test_one_that_prints_and_forks_is_checked(self, capfd: pytest.CaptureFixture[str]) -> None:
         (found,) = checked(forks_and_prints, [FAST])
         assert found.status is Status.PASS
         assert "printed" not in capfd.readouterr().out
 
+    @pytest.mark.usefixtures("processes")
     def test_one_that_fails_leaves_other_subjects_alone(self) -> None:
         found = [checked(each, [FAST])[0].status for each in (raises, Tiny, exits, Tiny)]
         assert found == [Status.ERROR, Status.PASS, Status.ERROR, Status.PASS]
@@ -152,6 +155,7 @@ class TestFactories:
         assert subject(factory).name == name
         assert subject(factory, name="mine").name == "mine"
 
+    @pytest.mark.usefixtures("processes")
     def test_nothing_global_is_consumed_or_changed(self) -> None:
         def state() -> tuple[object, ...]:
             return (

@@ -159,8 +159,9 @@ def found(make: Any) -> CheckRecord:
 
 
 def test_leaves_that_do_not_matter_are_not_named() -> None:
-    assert found(WithParts).finding.why == "restoring env.first, env.second makes it exact"
-    assert found(WithParts).finding.causes == ("env.first", "env.second")
+    finding = found(WithParts).finding
+    assert finding.why == "restoring env.first, env.second makes it exact"
+    assert finding.causes == ("env.first", "env.second")
 
 
 def test_of_two_leaves_that_are_each_enough_their_object_is_named() -> None:
@@ -186,10 +187,11 @@ def test_what_is_kept_outside_the_model_differs_in_the_second_run_of_a_process()
 
 
 def test_what_cannot_be_seen_is_named() -> None:
-    why = found(Hides).finding.why
-    assert found(Hides).finding.causes == (UNKNOWN,)
-    assert why.startswith("copying all ")
-    assert "leaves that differ does not make it exact; what is lost is one of: what is inside of numbers" in why
+    finding = found(Hides).finding
+    assert finding.causes == (UNKNOWN,)
+    assert finding.why.startswith("copying all ")
+    lost = "leaves that differ does not make it exact; what is lost is one of: what is inside of numbers"
+    assert lost in finding.why
 
 
 def test_without_runs_left_a_group_is_named_and_not_divided(monkeypatch: pytest.MonkeyPatch) -> None:

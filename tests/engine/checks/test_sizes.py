@@ -19,6 +19,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv,
 
 from rlverify.checks import Status, check_algorithm, details
 from rlverify.checks.adapters.sb3 import SB3Adapter
+from rlverify.checks.engine import search
 from rlverify.checks.engine.sizes import smaller_model
 
 CART, PENDULUM = "CartPole-v1", "Pendulum-v1"
@@ -138,7 +139,8 @@ def test_as_is_keeps_every_size() -> None:
     assert (run(as_is=False), set(seen)) == ("shrunk: n_steps 256 -> 64, batch_size 64 -> 32", {64})
 
 
-def test_as_is_proves_and_explains_with_the_smaller_sizes() -> None:
+def test_as_is_proves_and_explains_with_the_smaller_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "MOST_RUNS", 4)
     seen: list[int] = []
 
     class Noted(SB3Adapter):

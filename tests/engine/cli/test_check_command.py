@@ -42,8 +42,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def check(capsys: pytest.CaptureFixture[str], folder: Path) -> Check:
-    """Runs the command in this process: exit code, output, errors."""
+def check(capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
+    """Runs the command and the checks in this process, as on systems without fork: exit code, output, errors."""
+    monkeypatch.delattr(os, "fork")
 
     def command(*arguments: str | Path) -> tuple[int, str, str]:
         code = run(["--project", str(folder), "check", *map(str, arguments)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,6 +12,7 @@ import pytest
 
 from rlverify.cli.app import run
 from tests.engine.checkouts import commit, git
+from tests.engine.in_process import measured_here
 from tests.engine.project_folders import write_settings, write_toy_tests
 
 Command = Callable[..., tuple[int, str, str]]
@@ -55,11 +57,12 @@ def write_suite(folder: Path, number: int, saved: str = "average") -> str:
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    """Runs a command in the folder: exit code, output, errors."""
+def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs a command in the folder, all in this process: exit code, output, errors."""
+    monkeypatch.delattr(os, "fork")
 
     def started(*arguments: str) -> tuple[int, str, str]:
-        code = run(["--project", str(tmp_path), *arguments])
+        code = run(["--project", str(tmp_path), *measured_here(arguments)])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 

@@ -8,23 +8,16 @@ from pathlib import Path
 import pytest
 
 from rlverify.evidence.files import sealed
-from tests.engine.checkouts import answer, figures_committed, gate, replace
-from tests.engine.project_folders import once_in_a_process
+from tests.engine.checkouts import answer, gate, replace
 
 FULL = ("--level", "full")
 PROBE, EXPERIMENT = "figureproject/probes/values.py", "figureproject/experiments/values.py"
 REMEDY = "run `rlverify audit --level full --update`"
 
 
-@pytest.fixture(scope="module")
-@once_in_a_process
-def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return figures_committed(tmp_path_factory.mktemp("figures"))
-
-
 @pytest.fixture
-def checkout(committed: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(committed, tmp_path / "checkout")
+def checkout(figures: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(figures, tmp_path / "checkout")
 
 
 def reports(checkout: Path) -> dict[str, bytes]:

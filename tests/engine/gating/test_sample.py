@@ -14,9 +14,8 @@ from rlverify.gating.replay import RUNS, SECONDS, Revision, forced_by, seeds_to_
 from rlverify.project.content import Project, open_project
 from rlverify.records.claims import Claim
 from rlverify.records.measured import Evidence
-from tests.engine.checkouts import commit, figures_committed, replace
+from tests.engine.checkouts import commit, replace
 from tests.engine.in_process import fresh_projects
-from tests.engine.project_folders import once_in_a_process
 from tests.engine.reporting.records import figure
 
 HEAD = Revision("0123", 0)
@@ -83,12 +82,6 @@ def test_every_figure_of_an_experiment_is_checked_though_it_asks_for_fewer_runs(
         assert set(seeds) & set(short.seeds)
 
 
-@pytest.fixture(scope="module")
-@once_in_a_process
-def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return figures_committed(tmp_path_factory.mktemp("figures"))
-
-
 CATALOGUE, TRANSFER = "figureproject/catalogue/figures.toml", {"FIG-GAIN", "FIG-SPIKE", "FIG-DRIFT"}
 
 
@@ -107,9 +100,9 @@ CATALOGUE, TRANSFER = "figureproject/catalogue/figures.toml", {"FIG-GAIN", "FIG-
     ids=["words", "code", "comment", "title", "interval", "experiment", "evidence", "broken before"],
 )
 def test_a_change_of_claim_experiment_or_evidence_asks_for_a_run(
-    file: str, old: str, new: str, forced: set[str], committed: Path, tmp_path: Path
+    file: str, old: str, new: str, forced: set[str], figures: Path, tmp_path: Path
 ) -> None:
-    checkout = shutil.copytree(committed, tmp_path / "checkout")
+    checkout = shutil.copytree(figures, tmp_path / "checkout")
     path = checkout / file
     healthy = path.read_text()
     path.write_text(healthy.replace(old, new, 1))
@@ -130,8 +123,8 @@ def forced_since_head(project: Project, ids: str) -> set[str]:
     return {*forced_by(Base(project.root, "HEAD"), project, project.paths, own)}
 
 
-def test_a_condition_is_compared_by_itself(committed: Path, tmp_path: Path) -> None:
-    checkout = shutil.copytree(committed, tmp_path / "checkout")
+def test_a_condition_is_compared_by_itself(figures: Path, tmp_path: Path) -> None:
+    checkout = shutil.copytree(figures, tmp_path / "checkout")
     table = '\n[[claim.condition]]\nname = "NAME"\ntitle = "t"\nexperiment = "transfer"\nruns = 8\n'
     table += 'expected = "REFUTED"\n'
     path, pilot = checkout / CATALOGUE, 'pilot = "8 seeds (1000..1007)"\n'

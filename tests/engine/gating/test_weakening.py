@@ -10,7 +10,7 @@ import pytest
 
 from rlverify.records.problems import Weakening
 from rlverify.reporting.weakened import lines_of_weakened, table_of_weakened
-from tests.engine.checkouts import answer, commit, copy_project, figures_committed, git, replace
+from tests.engine.checkouts import answer, commit, copy_project, git, replace
 from tests.engine.project_folders import once_in_a_process, write_settings, write_toy_tests
 
 TOYS, FIGURES = "toyproject/catalogue/toy.toml", "figureproject/catalogue/figures.toml"
@@ -55,9 +55,9 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 @once_in_a_process
-def figures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Git checkout of the project with figures, all measured; treat as read-only."""
-    checkout = figures_committed(tmp_path_factory.mktemp("figures"))
+def conditional(figures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project with figures, of which one has a condition; treat as read-only."""
+    checkout = shutil.copytree(figures, tmp_path_factory.mktemp("conditional") / "checkout")
     replace(checkout / FIGURES, PILOT, PILOT.replace(BEFORE_SPIKE, f"\n{CONDITION}{BEFORE_SPIKE}"))
     replace(checkout / FIGURES, "runs = 6", "runs = 6\ntolerance = 1.0")
     commit(checkout, "a condition and a tolerance")
@@ -80,40 +80,41 @@ def gate(checkout: Path, *arguments: str) -> tuple[int, list[Weakening], str]:
     return done.returncode, [Weakening(**each) for each in content["weakened"]], problems
 
 
-@pytest.mark.parametrize(
-    ("kind", "subject", "file", "old", "new", "before", "after"),
-    [
-        ("severity", "TOY-01", TOYS, '"critical"', '"none"', "critical", "none"),
-        ("expected verdict", "TOY-04", TOYS, '"REFUTED"\nc', '"CONFIRMED"\nc', "REFUTED", "CONFIRMED"),
-        ("earlier 1 verdict", "TOY-04", TOYS, '"REFUTED"\nu', '"CONFIRMED"\nu', "REFUTED", "CONFIRMED"),
-        ("earlier 1 criterion", "TOY-04", TOYS, '"near"', '"far"', "near", "far"),
-        ("seeds", "TOY-01", TOYS, "seeds = [0, 1]", "seeds = [1, 2]", "0, 1", "1, 2"),
-        ("cites", "TOY-04", TOYS, 'cites = ["notes:3"]', "", "notes:3", ""),
-        ("killed by", "TOY-01", TOYS, "::test_restore", "", f"{TESTS}::test_restore", TESTS),
-        ("document", NOTES, NOTES, "not ", "", "The mean is not the largest.", "The mean is the largest."),
-        ("probe", PROBES, PROBES, "before.add(value)", "before.add(1)", "before.add(value)", "before.add(1)"),
-        ("helper of tests", HELPER, HELPER, "= 1", "= 2", "LIMIT = 1", "LIMIT = 2"),
-        ("test removed", OTHER, OTHER, "test_other", "other", "test_other", ""),
-        ("template", TEMPLATE, TEMPLATE, "{{ verdict }}", "CURED", "it is {{ verdict }}", "it is CURED"),
-        ("page or measured result", PAGE, PAGE, "All", "Half", "All is well.", "Half is well."),
-        ("page or measured result", POINTS, POINTS, "0.01", "0.029", "y.1: 0.01", "y.1: 0.029"),
-        ("settings", SETTINGS, SETTINGS, "content", 'command = "x"\ncontent', "", "command: x"),
-        ("figure claimed", "FIG-SPIKE", FIGURES, "[5.0, 10.0]", "[5.0, 40.0]", "5.0, 10.0", "5.0, 40.0"),
-        ("figure tolerance", "FIG-SPIKE", FIGURES, "tolerance = 1.0", "tolerance = 7.0", "1.0", "7.0"),
-        ("statement", "FIG-GAIN", FIGURES, "d of the gain", "d of gain", f"{CLAIMED} the gain.", f"{CLAIMED} gain."),
-        ("figure runs", "FIG-SPIKE", FIGURES, "runs = 6", "runs = 5", "6", "5"),
-        ("condition removed", "FIG-GAIN@b", FIGURES, CONDITION, "", "REFUTED", ""),
-    ],
-)
-def test_what_is_weaker_than_at_the_base_is_listed(
-    kind: str, subject: str, file: str, old: str, new: str, before: str, after: str, request: pytest.FixtureRequest,
-    tmp_path: Path,
-) -> None:  # fmt: skip
-    project: Path = request.getfixturevalue("figures" if file == FIGURES else "toys")
-    checkout = shutil.copytree(project, tmp_path / "checkout")
-    replace(checkout / file, old, new)
+WEAKER = [
+    ("severity", "TOY-01", TOYS, '"critical"', '"none"', "critical", "none"),
+    ("expected verdict", "TOY-04", TOYS, '"REFUTED"\nc', '"CONFIRMED"\nc', "REFUTED", "CONFIRMED"),
+    ("earlier 1 verdict", "TOY-04", TOYS, '"REFUTED"\nu', '"CONFIRMED"\nu', "REFUTED", "CONFIRMED"),
+    ("earlier 1 criterion", "TOY-04", TOYS, '"near"', '"far"', "near", "far"),
+    ("seeds", "TOY-01", TOYS, "seeds = [0, 1]", "seeds = [1, 2]", "0, 1", "1, 2"),
+    ("cites", "TOY-04", TOYS, 'cites = ["notes:3"]', "", "notes:3", ""),
+    ("killed by", "TOY-01", TOYS, "::test_restore", "", f"{TESTS}::test_restore", TESTS),
+    ("document", NOTES, NOTES, "not ", "", "The mean is not the largest.", "The mean is the largest."),
+    ("probe", PROBES, PROBES, "before.add(value)", "before.add(1)", "before.add(value)", "before.add(1)"),
+    ("helper of tests", HELPER, HELPER, "= 1", "= 2", "LIMIT = 1", "LIMIT = 2"),
+    ("test removed", OTHER, OTHER, "test_other", "other", "test_other", ""),
+    ("template", TEMPLATE, TEMPLATE, "{{ verdict }}", "CURED", "it is {{ verdict }}", "it is CURED"),
+    ("page or measured result", PAGE, PAGE, "All", "Half", "All is well.", "Half is well."),
+    ("page or measured result", POINTS, POINTS, "0.01", "0.029", "y.1: 0.01", "y.1: 0.029"),
+    ("settings", SETTINGS, SETTINGS, "content", 'command = "x"\ncontent', "", "command: x"),
+    ("figure claimed", "FIG-SPIKE", FIGURES, "[5.0, 10.0]", "[5.0, 40.0]", "5.0, 10.0", "5.0, 40.0"),
+    ("figure tolerance", "FIG-SPIKE", FIGURES, "tolerance = 1.0", "tolerance = 7.0", "1.0", "7.0"),
+    ("statement", "FIG-GAIN", FIGURES, "d of the gain", "d of gain", f"{CLAIMED} the gain.", f"{CLAIMED} gain."),
+    ("figure runs", "FIG-SPIKE", FIGURES, "runs = 6", "runs = 5", "6", "5"),
+    ("condition removed", "FIG-GAIN@b", FIGURES, CONDITION, "", "REFUTED", ""),
+]
+"""Of each edit: the kind and the subject that are listed, the file, text and replacement, and what is shown of them."""
+
+
+@pytest.mark.parametrize("files", ["toys", "conditional"])
+def test_what_is_weaker_than_at_the_base_is_listed(files: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    checkout = shutil.copytree(request.getfixturevalue(files), tmp_path / "checkout")
+    rows = [row for row in WEAKER if (row[2] == FIGURES) is (files == "conditional")]
+    for _, _, file, old, new, _, _ in rows:
+        replace(checkout / file, old, new)
     code, weakened, problems = gate(checkout)
-    assert (code, weakened) == (0, [Weakening(kind, subject, before, after)]), problems
+    expected = [Weakening(kind, subject, before, after) for kind, subject, _, _, _, before, after in rows]
+    assert code == 0, problems
+    assert sorted(weakened, key=str) == sorted(expected, key=str)
 
 
 def test_a_claim_deleted_with_its_evidence_is_listed(checkout: Path) -> None:
@@ -130,43 +131,31 @@ def test_evidence_that_rests_on_one_run_is_listed(checkout: Path) -> None:
     assert gate(checkout)[:2] == (0, [Weakening("seeds", "TOY-01", "0, 1", "0"), in_evidence])
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new"),
-    [
-        (TOYS, "seeds = [0, 1]", "seeds = [0, 1, 2]"),
-        (TOYS, 'killed_by = ["tests/test_toy.py::', f'killed_by = ["{TESTS}::test_clip", "tests/test_toy.py::'),
-        (TOYS, 'title = "values count twice"', 'title = "each value counts twice"'),
-        (HELPER, "at most", "at least"),
-        (HELPER, "Words", "More words"),
-        (OTHER, "def test_other", "def test_more():\n    pass\n\n\ndef test_other"),
-        (POINTS, "[1, 10],\n", "[1,\n10],"),
-        ("toyproject/target.py", "max(self.count, 1)", "max(1, self.count)"),
-        ("reports/index.md", "\n\n", "\n\n\n"),
-        (SETTINGS, "[tool.rlverify]", "[tool.other]\nx = 1\n[tool.rlverify]"),
-        (FIGURES, "tolerance = 1.0", "tolerance = 0.5"),
-    ],
-    ids=[
-        "seed",
-        "test",
-        "title",
-        "comment",
-        "docstring",
-        "new test",
-        "layout",
-        "code under test",
-        "rendered",
-        "other",
-        "tolerance",
-    ],
-)
+NOT_WEAKER = [
+    (TOYS, "seeds = [0, 1]", "seeds = [0, 1, 2]"),
+    (TOYS, 'killed_by = ["tests/test_toy.py::', f'killed_by = ["{TESTS}::test_clip", "tests/test_toy.py::'),
+    (TOYS, 'title = "values count twice"', 'title = "each value counts twice"'),
+    (HELPER, "at most", "at least"),
+    (HELPER, "Words", "More words"),
+    (OTHER, "def test_other", "def test_more():\n    pass\n\n\ndef test_other"),
+    (POINTS, "[1, 10],\n", "[1,\n10],"),
+    ("toyproject/target.py", "max(self.count, 1)", "max(1, self.count)"),
+    ("reports/index.md", "\n\n", "\n\n\n"),
+    (SETTINGS, "[tool.rlverify]", "[tool.other]\nx = 1\n[tool.rlverify]"),
+    (FIGURES, "tolerance = 1.0", "tolerance = 0.5"),
+]
+
+
+@pytest.mark.parametrize("files", ["toys", "conditional"])
 def test_what_only_adds_or_is_compared_elsewhere_is_not_listed(
-    file: str, old: str, new: str, request: pytest.FixtureRequest, tmp_path: Path
+    files: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    project: Path = request.getfixturevalue("figures" if file == FIGURES else "toys")
-    checkout = shutil.copytree(project, tmp_path / "checkout")
-    text = (checkout / file).read_text()
-    assert old in text
-    (checkout / file).write_text(text.replace(old, new, 1))
+    checkout = shutil.copytree(request.getfixturevalue(files), tmp_path / "checkout")
+    for file, old, new in NOT_WEAKER:
+        if (file == FIGURES) is (files == "conditional"):
+            text = (checkout / file).read_text()
+            assert old in text
+            (checkout / file).write_text(text.replace(old, new, 1))
     code, weakened, _ = gate(checkout, "--no-weakening")
     assert (code, weakened) == (0, [])
 
@@ -180,8 +169,8 @@ def test_a_killing_test_that_kills_no_more_fails(checkout: Path) -> None:
     assert (code, "clip-one-sided: (defect) UNREACHED" in problems) == (1, True), problems
 
 
-def test_a_figure_that_was_not_measured_or_not_for_this_claim_fails(figures: Path, tmp_path: Path) -> None:
-    checkout = shutil.copytree(figures, tmp_path / "checkout")
+def test_a_figure_that_was_not_measured_or_not_for_this_claim_fails(conditional: Path, tmp_path: Path) -> None:
+    checkout = shutil.copytree(conditional, tmp_path / "checkout")
     replace(checkout / FIGURES, f"\n{CONDITION}", "\ntolerance = 7.0\n")
     code, weakened, problems = gate(checkout)
     criterion = "judged by another criterion: the claim now names another experiment, quantity or tolerance"
@@ -195,17 +184,15 @@ def test_a_figure_that_was_not_measured_or_not_for_this_claim_fails(figures: Pat
     assert weakened[2:] == [Weakening("evidence removed", "FIG-GAIN", "CONFIRMED", "")]
 
 
-@pytest.mark.parametrize(("day", "revision"), [("2030-01-01", ""), ("2001-01-01", "HEAD"), ("2030-01-01", "gone")])
-def test_a_date_of_a_full_audit_that_no_commit_supports_fails(
-    day: str, revision: str, figures: Path, tmp_path: Path
-) -> None:
-    checkout = shutil.copytree(figures, tmp_path / "checkout")
+def test_a_date_of_a_full_audit_that_no_commit_supports_fails(conditional: Path, tmp_path: Path) -> None:
+    checkout = shutil.copytree(conditional, tmp_path / "checkout")
     assert AUDIT not in gate(checkout)[2]
     content = json.loads((checkout / AUDIT).read_text())
-    (checkout / AUDIT).write_text(json.dumps({**content, "date": day, "revision": revision}))
-    code, (listed,), problems = gate(checkout)
-    assert (code, listed.kind, f"date: {day}" in listed.after) == (1, "full audit", True)
-    assert problems.startswith(f"full_audit.json: its date is {day}, and no commit supports it")
+    for day, revision in (("2030-01-01", ""), ("2001-01-01", "HEAD"), ("2030-01-01", "gone")):
+        (checkout / AUDIT).write_text(json.dumps({**content, "date": day, "revision": revision}))
+        code, (listed,), problems = gate(checkout)
+        assert (code, listed.kind, f"date: {day}" in listed.after) == (1, "full audit", True)
+        assert problems.startswith(f"full_audit.json: its date is {day}, and no commit supports it")
     commit(checkout, "forged")
     assert gate(checkout)[:2] == (1, [])
 

@@ -188,13 +188,11 @@ def test_a_content_package_that_is_not_there_is_named_in_one_line(
     [
         ({"broken/faults/bugs.py": "import no_such_need\n"}, "No module named 'no_such_need'"),
         ({"broken/faults/bugs.py": "def unfinished(:\n"}, "SyntaxError: invalid syntax"),
-        ({"broken/faults/bugs.py": "raise ValueError('at import')\n"}, "ValueError: at import"),
         (
             {"broken/faults/bugs.py": "from rlverify import fault\n\nfault('nowhere', target='clip', pins='')\n"},
             "nowhere: target 'clip' must read package.module:function",
         ),
         ({"pyproject.toml": "[tool.rlverify]\nunder_test = ['toyproject']\n"}, "content: is missing"),
-        ({"pyproject.toml": "[tool.rlverify\n"}, "pyproject.toml: Expected ']' at the end of a table"),
         ({"pyproject.toml": ""}, "no pyproject.toml with a table [tool.rlverify]"),
     ],
 )
@@ -252,9 +250,9 @@ def test_a_mistake_in_a_fault_is_an_error_whatever_the_test_makes_of_it(suite: P
 
 def test_a_session_that_does_not_end_is_an_error(suite: Path) -> None:
     (suite / "test_endless.py").write_text("def test_endless():\n    while True:\n        pass\n", encoding="utf-8")
-    kill = run_under_faults(["clip-one-sided"], ["test_endless.py"], root=suite, limit=1.5)
+    kill = run_under_faults(["clip-one-sided"], ["test_endless.py"], root=suite, limit=0.5)
     assert kill.fate == "error"
-    assert "stopped after 1.5 s" in kill.output
+    assert "stopped after 0.5 s" in kill.output
 
 
 def test_without_a_fault_every_outcome_is_told(suite: Path) -> None:
@@ -273,8 +271,8 @@ def test_without_a_fault_every_outcome_is_told(suite: Path) -> None:
 
 def test_a_session_that_is_stopped_has_no_outcome(suite: Path) -> None:
     (suite / "test_endless.py").write_text("def test_endless():\n    while True:\n        pass\n", encoding="utf-8")
-    run = run_tests(["test_endless.py"], root=suite, limit=1.5)
-    assert (run.outcome, run.output) == (None, "the session was stopped after 1.5 s")
+    run = run_tests(["test_endless.py"], root=suite, limit=0.5)
+    assert (run.outcome, run.output) == (None, "the session was stopped after 0.5 s")
 
 
 def test_the_project_is_that_of_the_tests_and_not_of_the_working_folder(
