@@ -1,0 +1,178 @@
+"""The part of a UPGD step that Triton kernels compute on a CUDA device: four launches, however many tensors it has.
+
+The CPU does not wait for the device, which has the counters too. Graphs of torch.cuda are not supported: a captured step
+would keep the settings and the addresses of the step that was captured.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlcore.optim import noise, upgd_triton
+from rlcore.optim.upgd_step import Averages, Group, UtilityExtremes
+
+KINDS: Final = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+AVERAGES: Final = ("utility", "first_moment", "second_moment", "direction_rms")
+COUNTERS: Final = ("step", "moment_step", "noise_step")
+NOTHING_FOUND: Final = np.array([0, 0, -(2**31), 0], np.int32)
+
+
+class DevicePart:
+    """The contiguous float32, bfloat16 and float16 parameters of a step on one device, and their tables.
+
+    :param rows: of the table, up to the group
+    :param settings: rows of the settings, for each group
+    """
+
+    def __init__(self, rows: list[list[int]], settings: list[list[float]], device: torch.device) -> None:
+        self._made_for = (rows, settings, device)
+        table = np.array(rows, np.int64)
+        sizes = table[:, len(AVERAGES) + len(COUNTERS) + 2]
+        blocks = -(-sizes // noise.BLOCK)
+        ends, chosen = blocks.cumsum(), np.repeat(np.arange(len(rows)), blocks)
+        table = np.column_stack([table, ends - blocks, ends])
+        numbers = np.array(settings, np.float64).view(np.int64)
+        # One copy, which the CPU does not wait for. 16 divides the address of each part, else Triton compiles again.
+        parts = [np.pad(x.ravel(), (0, x.size % 2)) for x in (table, numbers, NOTHING_FOUND.view(np.int64), chosen)]
+        host = torch.from_numpy(np.concatenate(parts))
+        host = host.pin_memory() if device.type == "cuda" else host
+        self._table, words, found, self._rows = host.to(device, non_blocking=True).split([len(x) for x in parts])
+        self._settings, self._found = words.view(torch.float64), found.view(torch.int32)
+        self._squares = torch.empty(len(chosen), dtype=torch.float64, device=device)
+        self._stds, self._results = torch.empty(len(rows), device=device), torch.empty(4, device=device)
+        self._parameters: list[Tensor] = []
+        self._has_moments = False
+
+    @classmethod
+    def of(
+        cls, updates: Sequence[Any], averages_of: Callable[[Group], Averages], kept: DevicePart | None
+    ) -> tuple[DevicePart | None, list[Any]]:
+        """Return the part of a step that the kernels compute, None if there is none, and the rest.
+
+        A float64 parameter leaves all to the rest, as its utility scales the others'. So do several devices, and
+        parameters that share memory, as the kernels change all at once.
+
+        :param kept: the part of the step before, which serves again if nothing has moved
+        """
+        device = updates[0].parameter.device
+        if not _supports(device) or any(
+            each.parameter.dtype is torch.float64 or each.parameter.device != device for each in updates
+        ):
+            return None, list(updates)
+        groups = {id(each.group): each.group for each in updates}
+        numbers = {key: number for number, key in enumerate(groups)}
+        averages = {key: averages_of(group) for key, group in groups.items()}
+        settings = [_settings(group, "noise_step" in averages[key]) for key, group in groups.items()]
+        chosen, rows, others = [], [], []
+        for update in updates:
+            key = id(update.group)
+            row = _row(update, averages[key], numbers[key])
+            others += [] if row else [update]
+            chosen += [update.parameter] if row else []
+            rows += [row] if row else []
+        if not rows:
+            return None, others
+        if kept is None or kept._made_for != (rows, settings, device):
+            if _overlap(chosen):
+                return None, list(updates)
+            kept = cls(rows, settings, device)
+        kept._parameters, kept._has_moments = chosen, "betas" in updates[0].group
+        return kept, others
+
+    def look(self, skipped: Tensor) -> None:
+        """Look for gradients that are not finite: such a step changes nothing.
+
+        :param skipped: number of such steps, int64; on the device
+        """
+        self._skipped = skipped
+        _launch(upgd_triton.look, self._rows, self._table, self._rows, self._found)
+
+    def agree(self, finite: Tensor) -> Tensor:
+        """Return whether the step is made, which takes ``finite`` gradients elsewhere too; both 0-dimensional."""
+        bad = self._found[0]
+        bad.logical_or_(~finite)
+        return bad == 0
+
+    def average(self) -> UtilityExtremes:
+        """Move all averages and count the step; return the extremes of the corrected utilities."""
+        shared = (self._settings, self._found, self._squares)
+        _launch(upgd_triton.average, self._rows, self._table, self._rows, *shared, self._has_moments)
+        own = (self._results, self._stds, self._skipped)
+        _launch(upgd_triton.reduce, self._stds, self._table, *shared, *own, self._has_moments)
+        return UtilityExtremes(self._results[upgd_triton.MAXIMUM.value], self._results[upgd_triton.MAGNITUDE.value])
+
+    def change(self, scale: float | Tensor | None) -> None:
+        """Change the parameters.
+
+        :param scale: divisor of the corrected utilities; None: the one of this part alone
+        """
+        if scale is not None:
+            self._results[upgd_triton.SCALE.value] = scale
+        shared = (self._settings, self._found, self._results, self._stds)
+        _launch(upgd_triton.change, self._rows, self._table, self._rows, *shared, self._has_moments)
+        # Autograd refuses to go back through a parameter that has changed since, if it is told.
+        torch.autograd.graph.increment_version(self._parameters)
+
+
+@cache
+def _supports(device: torch.device) -> bool:
+    """Say if Triton can compile for a device; memory of the CPU, which only tests bring, is for its interpreter."""
+    if device.type == "cpu":
+        return True
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    return compiler is not None and torch.cuda.get_device_capability(device) >= (7, 0)
+
+
+def _launch(kernel: Any, programs: Tensor, *arguments: Any) -> None:
+    """Launch a kernel with as many programs as a tensor has elements."""
+    with torch.cuda.device_of(programs):
+        kernel[(len(programs),)](*arguments, num_warps=8)
+
+
+def _settings(group: Group, adapts: bool) -> list[float]:
+    """The row of a group; decays are logarithms, and e to the power of -1e9 is 0 like any power of 0."""
+
+    def average(beta: float) -> tuple[float, float]:
+        return math.log(beta) if beta > 0 else -1e9, 1 - beta
+
+    lr, betas = group["lr"], group.get("betas", (0.0, 0.0))
+    return [
+        *(1 - lr * group["weight_decay"], lr, *average(group["beta_utility"]), *average(betas[0]), *average(betas[1])),
+        *(group.get("eps", 1.0), group["sigma"], adapts, *average(group["noise_beta"]), group["min_noise_std"]),
+    ]
+
+
+def _row(update: Any, averages: Averages, group: int) -> list[int]:
+    """The row of a parameter, empty where the kernels cannot take it; its counters become tensors on the device."""
+    parameter, gradient, state = update.parameter, update.gradient, update.state
+    own = {name: state[name] for names in averages.values() for name in names}
+    if parameter.dtype not in KINDS or gradient.dtype is not parameter.dtype:
+        return []
+    if not all(each.is_contiguous() and not each.is_neg() for each in (parameter, gradient, *own.values())):
+        return []
+    if not all(each.dtype is torch.float32 for each in own.values()):
+        return []
+    for name in averages:
+        if not isinstance(state[name], Tensor):
+            state[name] = torch.full((), state[name], dtype=torch.int64, device=parameter.device)
+    own.update({name: state[name] for name in averages})
+    places = [own[name].data_ptr() if name in own else 0 for name in (*AVERAGES, *COUNTERS)]
+    seed = update.group["seed"]
+    signed = seed - 2**64 if seed >= 2**63 else seed
+    size, kind = parameter.numel(), KINDS[parameter.dtype]
+    return [parameter.data_ptr(), gradient.data_ptr(), *places, size, update.index, kind, signed, group]
+
+
+def _overlap(parameters: Sequence[Tensor]) -> bool:
+    spans = sorted((each.data_ptr(), each.data_ptr() + each.nbytes) for each in parameters)
+    return any(one[1] > other[0] for one, other in pairwise(spans))

@@ -1,0 +1,282 @@
+"""The UPGD step on a CUDA device as four kernels, each launched once for all tensors. Importing this imports Triton.
+
+:mod:`rlcore.optim.upgd_device` launches them in the order in which they stand here, and says what the columns hold. A
+program works on one block of :mod:`rlcore.optim.noise` of one tensor, or in ``reduce`` on one tensor. ``table`` has a row
+per tensor, ``settings`` a row per group, ``rows`` the row of each program. ``found`` has whether a gradient is not
+finite, then the largest corrected utility and the largest magnitude of one, as integers of the same order.
+The formulas are those of :mod:`rlcore.optim.upgd_step` and :mod:`rlcore.optim.noise`.
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators, no-warn-unreachable
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from rlcore.optim import noise
+
+BLOCK, LANES = tl.constexpr(noise.BLOCK), tl.constexpr(noise.LANES)
+LIMIT, LEAST = tl.constexpr(torch.finfo(torch.float32).max / 4), tl.constexpr(-(2**31))
+PARAMETER, GRADIENT, UTILITY, FIRST_MOMENT, SECOND_MOMENT, DIRECTION_RMS = map(tl.constexpr, range(6))
+STEP, MOMENT_STEP, NOISE_STEP, SIZE, INDEX, KIND = map(tl.constexpr, range(6, 12))
+SEED, GROUP, FIRST_PROGRAM, END_PROGRAM, COLUMNS = map(tl.constexpr, range(12, 17))
+KEPT, LR, UTILITY_DECAY, UTILITY_WEIGHT, FIRST_DECAY, FIRST_WEIGHT = map(tl.constexpr, range(6))
+SECOND_DECAY, SECOND_WEIGHT, EPS, SIGMA, ADAPTS = map(tl.constexpr, range(6, 11))
+NOISE_DECAY, NOISE_WEIGHT, LEAST_NOISE, SETTINGS = map(tl.constexpr, range(11, 15))
+TAKEN, SCALE, MAXIMUM, MAGNITUDE = map(tl.constexpr, range(4))
+
+
+@triton.jit
+def _bounded(values):
+    return tl.minimum(tl.maximum(values, -LIMIT), LIMIT)
+
+
+@triton.jit
+def _bits(values):
+    return values.to(tl.int32, bitcast=True)
+
+
+@triton.jit
+def _ordered(bits):
+    """From the bits of a float32 an integer of the same order, and back."""
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+@triton.jit
+def _setting(settings, row, column):
+    return tl.load(settings + tl.load(row + GROUP) * SETTINGS + column)
+
+
+@triton.jit
+def _locate(table, rows):
+    """The row of this program, and which block of its tensor is meant."""
+    program = tl.program_id(0)
+    row = table + tl.load(rows + program) * COLUMNS
+    return row, program - tl.load(row + FIRST_PROGRAM)
+
+
+@triton.jit
+def _floats(row, column):
+    return tl.load(row + column).to(tl.pointer_type(tl.float32))
+
+
+@triton.jit
+def _counter(row, column):
+    return tl.load(row + column).to(tl.pointer_type(tl.int64))
+
+
+@triton.jit
+def _wide(row, column, places, mask):
+    """Elements of a parameter or a gradient as float32."""
+    address, kind = tl.load(row + column), tl.load(row + KIND)
+    if kind == 0:
+        values = tl.load(address.to(tl.pointer_type(tl.float32)) + places, mask, 0.0)
+    elif kind == 1:
+        values = tl.load(address.to(tl.pointer_type(tl.bfloat16)) + places, mask, 0.0).to(tl.float32)
+    else:
+        values = tl.load(address.to(tl.pointer_type(tl.float16)) + places, mask, 0.0).to(tl.float32)
+    return values
+
+
+@triton.jit
+def _write(row, places, mask, values):
+    address, kind = tl.load(row + PARAMETER), tl.load(row + KIND)
+    if kind == 0:
+        tl.store(address.to(tl.pointer_type(tl.float32)) + places, values, mask)
+    elif kind == 1:
+        tl.store(address.to(tl.pointer_type(tl.bfloat16)) + places, values.to(tl.bfloat16), mask)
+    else:
+        tl.store(address.to(tl.pointer_type(tl.float16)) + places, values.to(tl.float16), mask)
+
+
+@triton.jit
+def _correction(settings, row, decay, steps):
+    return 1.0 - tl.exp(steps.to(tl.float64) * _setting(settings, row, decay))
+
+
+@triton.jit
+def _nearer(average, value, weight):
+    """One step of an average towards a value, which it takes to the bit where the weight is 1."""
+    change = value - average
+    return tl.where(weight < 0.5, average + weight * change, value - (1.0 - weight) * change)
+
+
+@triton.jit
+def _move_average(settings, row, column, places, mask, value, weight):
+    pointer = _floats(row, column) + places
+    weight = _setting(settings, row, weight).to(tl.float32)
+    moved = _nearer(tl.load(pointer, mask, 0.0), value, weight)
+    tl.store(pointer, moved, mask)
+    return moved
+
+
+@triton.jit
+def _direction(settings, row, first, second, steps):
+    mean_factor = (1.0 / _correction(settings, row, FIRST_DECAY, steps)).to(tl.float32)
+    root_factor = (1.0 / tl.sqrt(_correction(settings, row, SECOND_DECAY, steps))).to(tl.float32)
+    root = tl.sqrt_rn(second) * root_factor + _setting(settings, row, EPS).to(tl.float32)
+    return _bounded(tl.div_rn(first, root) * mean_factor)
+
+
+@triton.jit
+def look(table, rows, found):
+    row, block = _locate(table, rows)
+    places = block * BLOCK + tl.arange(0, BLOCK)
+    bits = _bits(_wide(row, GRADIENT, places, places < tl.load(row + SIZE)))
+    bad = tl.max(((bits & 0x7F800000) == 0x7F800000).to(tl.int32), 0)
+    tl.atomic_max(found, bad, mask=bad > 0)
+
+
+@triton.jit
+def average(table, rows, settings, found, squares, HAS_MOMENTS: tl.constexpr):  # noqa: N803
+    row, block = _locate(table, rows)
+    if tl.load(found) == 0:
+        places = block * BLOCK + tl.arange(0, BLOCK)
+        mask = places < tl.load(row + SIZE)
+        gradient = _bounded(_wide(row, GRADIENT, places, mask))
+        value = _bounded(-gradient * _wide(row, PARAMETER, places, mask))
+        utility = _move_average(settings, row, UTILITY, places, mask, value, UTILITY_WEIGHT)
+        correction = _correction(settings, row, UTILITY_DECAY, tl.load(_counter(row, STEP)) + 1).to(tl.float32)
+        corrected = tl.div_rn(utility, correction)
+        tl.atomic_max(found + MAXIMUM, tl.max(tl.where(mask, _ordered(_bits(corrected)), LEAST), 0))
+        tl.atomic_max(found + MAGNITUDE, tl.max(_bits(tl.where(mask, tl.abs(corrected), 0.0)), 0))
+        direction = gradient
+        if HAS_MOMENTS:
+            first = _move_average(settings, row, FIRST_MOMENT, places, mask, gradient, FIRST_WEIGHT)
+            square = _bounded(gradient * gradient)
+            second = _move_average(settings, row, SECOND_MOMENT, places, mask, square, SECOND_WEIGHT)
+            direction = _direction(settings, row, first, second, tl.load(_counter(row, MOMENT_STEP)) + 1)
+        if _setting(settings, row, ADAPTS) > 0:
+            wide = tl.where(mask, direction, 0.0).to(tl.float64)
+            tl.store(squares + tl.program_id(0), tl.sum(wide * wide, 0))
+
+
+@triton.jit
+def _count(row, column):
+    steps = tl.load(_counter(row, column)) + 1
+    tl.store(_counter(row, column), steps)
+    return steps
+
+
+@triton.jit
+def _adapted_std(settings, row, squares):
+    """Standard deviation of noise that follows the root mean square of the direction; moves its average."""
+    total = tl.zeros([LANES], tl.float64)
+    end = tl.load(row + END_PROGRAM)
+    for start in range(tl.load(row + FIRST_PROGRAM), end, LANES):
+        programs = start + tl.arange(0, LANES)
+        total += tl.load(squares + programs, programs < end, 0.0)
+    size = tl.load(row + SIZE).to(tl.float64)
+    rms = tl.sqrt(tl.sum(total, 0) / size).to(tl.float32)
+    pointer = _floats(row, DIRECTION_RMS)
+    average = _nearer(tl.load(pointer), rms, _setting(settings, row, NOISE_WEIGHT).to(tl.float32))
+    tl.store(pointer, average)
+    level = average / _correction(settings, row, NOISE_DECAY, _count(row, NOISE_STEP))
+    least = _setting(settings, row, LEAST_NOISE)
+    return tl.minimum(tl.maximum(level * _setting(settings, row, SIGMA), least), LIMIT).to(tl.float32)
+
+
+@triton.jit
+def reduce(table, settings, found, squares, results, stds, skipped, HAS_MOMENTS: tl.constexpr):  # noqa: N803
+    place = tl.program_id(0)
+    row = table + place * COLUMNS
+    bad = tl.load(found)
+    if place == 0:
+        maximum = _ordered(tl.load(found + MAXIMUM)).to(tl.float32, bitcast=True)
+        magnitude = tl.load(found + MAGNITUDE).to(tl.float32, bitcast=True)
+        tl.store(results + SCALE, tl.where(maximum > 0, maximum, tl.where(magnitude > 0, magnitude, 1.0)))
+        tl.store(results + MAXIMUM, maximum)
+        tl.store(results + MAGNITUDE, magnitude)
+        tl.store(results + TAKEN, 1.0 - bad.to(tl.float32))
+        tl.store(skipped, tl.load(skipped) + bad)
+    if bad == 0:
+        _count(row, STEP)
+        if HAS_MOMENTS:
+            _count(row, MOMENT_STEP)
+        if _setting(settings, row, ADAPTS) > 0:
+            tl.store(stds + place, _adapted_std(settings, row, squares))
+        else:
+            tl.store(stds + place, _setting(settings, row, SIGMA).to(tl.float32))
+
+
+@triton.jit
+def _radius(word):
+    """sqrt(-2 ln((word + 1/2) / 2^32)), from ln m = 2 artanh((m - 1) / (m + 1)) for m in [sqrt(1/2), sqrt(2)]."""
+    bits = _bits(word.to(tl.float32) + 0.5)
+    exponent = (bits - 0x3F3504F3) >> 23
+    reduced = (bits - (exponent << 23)).to(tl.float32, bitcast=True) - 1.0
+    s = tl.div_rn(reduced, 2.0 + reduced)
+    z = s * s
+    series = 2.0 * s * (1.0 + z * (1 / 3 + z * (1 / 5 + z * (1 / 7 + z * (1 / 9)))))
+    logarithm = series + (exponent.to(tl.float32) - 32.0) * 0.6931471805599453
+    return tl.sqrt_rn(tl.maximum(-2.0 * logarithm, 0.0))
+
+
+@triton.jit
+def _unit_vector(word):
+    """Cosine and sine of 2 pi word / 2^32: series within a quarter turn, and the quarter from the two upper bits."""
+    quarter = (word + 0x20000000) >> 30
+    rest = (word - (quarter << 30)).to(tl.int32, bitcast=True)
+    x = rest.to(tl.float32) * 1.4629180792671596e-09  # pi / 2^31
+    z = x * x
+    sine = x * (1.0 + z * (-1 / 6 + z * (1 / 120 + z * (-1 / 5040))))
+    cosine = 1.0 + z * (-0.5 + z * (1 / 24 + z * (-1 / 720 + z * (1 / 40320))))
+    swapped = (quarter & 1) != 0
+    across, up = tl.where(swapped, sine, cosine), tl.where(swapped, cosine, sine)
+    left, down = ((quarter + 1) & 2) != 0, (quarter & 2) != 0
+    return tl.where(left, -across, across), tl.where(down, -up, up)
+
+
+@triton.jit
+def _normal(row, block, steps):
+    """Standard normal noise of the four lanes of a block."""
+    lane = (block * LANES + tl.arange(0, LANES)).to(tl.uint32)
+    index = tl.load(row + INDEX).to(tl.uint32)
+    low, high = (steps & 0xFFFFFFFF).to(tl.uint32), (steps >> 32).to(tl.uint32)
+    a, b, c, d = tl.philox(tl.load(row + SEED), lane, index, low, high)
+    first, second = _radius(a), _radius(c)
+    first_x, first_y = _unit_vector(b)
+    second_x, second_y = _unit_vector(d)
+    return first * first_x, first * first_y, second * second_x, second * second_y
+
+
+@triton.jit
+def _move(settings, row, places, steps, scale, disturbance, HAS_MOMENTS: tl.constexpr):  # noqa: N803
+    """p * kept - lr * (d + noise) * (1 - s), where 1 - sigmoid(x) = 1 / (1 + exp(x))."""
+    mask = places < tl.load(row + SIZE)
+    if HAS_MOMENTS:
+        first = tl.load(_floats(row, FIRST_MOMENT) + places, mask, 0.0)
+        second = tl.load(_floats(row, SECOND_MOMENT) + places, mask, 0.0)
+        direction = _direction(settings, row, first, second, tl.load(_counter(row, MOMENT_STEP)))
+    else:
+        direction = _bounded(_wide(row, GRADIENT, places, mask))
+    correction = _correction(settings, row, UTILITY_DECAY, steps).to(tl.float32)
+    utility = tl.load(_floats(row, UTILITY) + places, mask, 0.0)
+    corrected = tl.div_rn(utility, correction)
+    share = 1.0 / (1.0 + tl.exp(tl.div_rn(corrected, scale)))
+    kept, lr = _setting(settings, row, KEPT).to(tl.float32), _setting(settings, row, LR).to(tl.float32)
+    changed = _wide(row, PARAMETER, places, mask) * kept - lr * (_bounded(direction + disturbance) * share)
+    _write(row, places, mask, changed)
+
+
+@triton.jit
+def change(table, rows, settings, found, results, stds, HAS_MOMENTS: tl.constexpr):  # noqa: N803
+    row, block = _locate(table, rows)
+    if tl.program_id(0) == 0:  # nothing in this launch reads what the next step starts from
+        tl.store(found, 0)
+        tl.store(found + MAXIMUM, LEAST)
+        tl.store(found + MAGNITUDE, 0)
+    if tl.load(results + TAKEN) > 0:
+        scale, std = tl.load(results + SCALE), tl.load(stds + tl.load(rows + tl.program_id(0)))
+        steps = tl.load(_counter(row, STEP))
+        a = tl.zeros([LANES], tl.float32)
+        b, c, d = a, a, a
+        if std > 0:
+            a, b, c, d = _normal(row, block, steps)
+        places = block * BLOCK + tl.arange(0, LANES)
+        _move(settings, row, places, steps, scale, a * std, HAS_MOMENTS)
+        _move(settings, row, places + LANES, steps, scale, b * std, HAS_MOMENTS)
+        _move(settings, row, places + 2 * LANES, steps, scale, c * std, HAS_MOMENTS)
+        _move(settings, row, places + 3 * LANES, steps, scale, d * std, HAS_MOMENTS)
