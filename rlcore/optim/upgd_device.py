@@ -46,8 +46,9 @@ class DevicePart:
         parts = [np.pad(x.ravel(), (0, x.size % 2)) for x in (table, numbers, NOTHING_FOUND.view(np.int64), chosen)]
         host = torch.from_numpy(np.concatenate(parts))
         host = host.pin_memory() if device.type == "cuda" else host
-        self._table, words, found, self._rows = host.to(device, non_blocking=True).split([len(x) for x in parts])
+        self._table, words, found, rows_ = host.to(device, non_blocking=True).split([len(x) for x in parts])
         self._settings, self._found = words.view(torch.float64), found.view(torch.int32)
+        self._rows = rows_[: len(chosen)]  # a program for each
         self._squares = torch.empty(len(chosen), dtype=torch.float64, device=device)
         self._stds, self._results = torch.empty(len(rows), device=device), torch.empty(4, device=device)
         self._parameters: list[Tensor] = []

@@ -86,7 +86,10 @@ def _write(row, places, mask, values):
     if kind == 0:
         tl.store(address.to(tl.pointer_type(tl.float32)) + places, values, mask)
     elif kind == 1:
-        tl.store(address.to(tl.pointer_type(tl.bfloat16)) + places, values.to(tl.bfloat16), mask)
+        # Rounded to even, which the interpreter does not do; NaN keeps its bits.
+        bits = _bits(values)
+        rounded = tl.where(values == values, bits + 0x7FFF + ((bits >> 16) & 1), bits)
+        tl.store(address.to(tl.pointer_type(tl.int16)) + places, (rounded >> 16).to(tl.int16), mask)
     else:
         tl.store(address.to(tl.pointer_type(tl.float16)) + places, values.to(tl.float16), mask)
 

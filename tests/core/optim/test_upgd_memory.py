@@ -27,6 +27,8 @@ from tests.core.optim.upgd_steps import (
     EVERY_NOISE,
     EVERY_PATH,
     SHAPES,
+    KINDS,
+    PATHS,
     Elsewhere,
     assert_same,
     every_parameter,
@@ -41,7 +43,7 @@ from tests.support.training import differing, make_envs, make_model
 
 @BOTH
 @EVERY_NOISE
-@pytest.mark.parametrize("path", ["torch", "device"])
+@pytest.mark.parametrize("path", PATHS[1:])
 @pytest.mark.parametrize("absent", [lambda *_: False, lambda step, index: (step + index) % 3 == 0], ids=["all", "some"])
 def test_every_path_gives_the_same_numbers(
     optimizer_class: Any, noise: dict[str, Any], path: str, absent: Callable[[int, int], bool]
@@ -307,7 +309,7 @@ def test_autograd_notices_that_a_step_has_changed_a_parameter(optimizer_class: A
     parameter = every_parameter(optimizer)[1]
     loss = (parameter * parameter).sum()
     loss.backward(retain_graph=True)
-    parameter.grad = parameter.grad.as_subclass(Elsewhere) if path == "device" else parameter.grad
+    parameter.grad = parameter.grad.as_subclass(KINDS.get(path, Tensor))
     optimizer.step()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
