@@ -96,7 +96,7 @@ class DevicePart:
         :param skipped: number of such steps, int64; on the device
         """
         self._skipped = skipped
-        _launch(upgd_triton.look, self._rows, self._table, self._rows, self._found)
+        _launch(upgd_triton.look, self._rows, self._table, self._rows, self._settings, self._found)
 
     def agree(self, finite: Tensor) -> Tensor:
         """Return whether the step is made, which takes ``finite`` gradients elsewhere too; both 0-dimensional."""
@@ -137,7 +137,7 @@ def _supports(device: torch.device) -> bool:
 def _launch(kernel: Any, programs: Tensor, *arguments: Any) -> None:
     """Launch a kernel with as many programs as a tensor has elements."""
     with torch.cuda.device_of(programs):
-        kernel[(len(programs),)](*arguments, num_warps=8)
+        kernel[(len(programs),)](*arguments, num_warps=8, enable_fp_fusion=False)
 
 
 def _settings(group: Group, adapts: bool) -> list[float]:

@@ -25,6 +25,7 @@ SEED, GROUP, FIRST_PROGRAM, END_PROGRAM, COLUMNS = map(tl.constexpr, range(12, 1
 KEPT, LR, UTILITY_DECAY, UTILITY_WEIGHT, FIRST_DECAY, FIRST_WEIGHT = map(tl.constexpr, range(6))
 SECOND_DECAY, SECOND_WEIGHT, EPS, SIGMA, ADAPTS = map(tl.constexpr, range(6, 11))
 NOISE_DECAY, NOISE_WEIGHT, LEAST_NOISE, SETTINGS = map(tl.constexpr, range(11, 15))
+FLOATS, COUNTER = tl.constexpr(tl.pointer_type(tl.float32)), tl.constexpr(tl.pointer_type(tl.int64))
 TAKEN, SCALE, MAXIMUM, MAGNITUDE = map(tl.constexpr, range(4))
 
 
@@ -34,37 +35,17 @@ def _bounded(values):
 
 
 @triton.jit
-def _bits(values):
-    return values.to(tl.int32, bitcast=True)
-
-
-@triton.jit
 def _ordered(bits):
     """From the bits of a float32 an integer of the same order, and back."""
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
 @triton.jit
-def _setting(settings, row, column):
-    return tl.load(settings + tl.load(row + GROUP) * SETTINGS + column)
-
-
-@triton.jit
-def _locate(table, rows):
-    """The row of this program, and which block of its tensor is meant."""
-    program = tl.program_id(0)
-    row = table + tl.load(rows + program) * COLUMNS
-    return row, program - tl.load(row + FIRST_PROGRAM)
-
-
-@triton.jit
-def _floats(row, column):
-    return tl.load(row + column).to(tl.pointer_type(tl.float32))
-
-
-@triton.jit
-def _counter(row, column):
-    return tl.load(row + column).to(tl.pointer_type(tl.int64))
+def _locate(table, rows, settings):
+    """Row and settings of this program, the places of its block, and which of them its tensor has."""
+    row = table + tl.load(rows + tl.program_id(0)) * COLUMNS
+    block = tl.program_id(0) - tl.load(row + FIRST_PROGRAM)
+    return row, settings + tl.load(row + GROUP) * SETTINGS, block
 
 
 @triton.jit
@@ -72,7 +53,7 @@ def _wide(row, column, places, mask):
     """Elements of a parameter or a gradient as float32."""
     address, kind = tl.load(row + column), tl.load(row + KIND)
     if kind == 0:
-        values = tl.load(address.to(tl.pointer_type(tl.float32)) + places, mask, 0.0)
+        values = tl.load(address.to(FLOATS) + places, mask, 0.0)
     elif kind == 1:
         values = tl.load(address.to(tl.pointer_type(tl.bfloat16)) + places, mask, 0.0).to(tl.float32)
     else:
@@ -84,10 +65,10 @@ def _wide(row, column, places, mask):
 def _write(row, places, mask, values):
     address, kind = tl.load(row + PARAMETER), tl.load(row + KIND)
     if kind == 0:
-        tl.store(address.to(tl.pointer_type(tl.float32)) + places, values, mask)
+        tl.store(address.to(FLOATS) + places, values, mask)
     elif kind == 1:
         # Rounded to even, which the interpreter does not do; NaN keeps its bits.
-        bits = _bits(values)
+        bits = values.to(tl.int32, bitcast=True)
         rounded = tl.where(values == values, bits + 0x7FFF + ((bits >> 16) & 1), bits)
         tl.store(address.to(tl.pointer_type(tl.int16)) + places, (rounded >> 16).to(tl.int16), mask)
     else:
@@ -95,119 +76,119 @@ def _write(row, places, mask, values):
 
 
 @triton.jit
-def _correction(settings, row, decay, steps):
-    return 1.0 - tl.exp(steps.to(tl.float64) * _setting(settings, row, decay))
+def _correction(decay, steps):
+    return 1.0 - tl.exp(steps.to(tl.float64) * tl.load(decay))
 
 
 @triton.jit
-def _nearer(average, value, weight):
+def _move_average(pointer, mask, value, weight):
     """One step of an average towards a value, which it takes to the bit where the weight is 1."""
+    average, weight = tl.load(pointer, mask, 0.0), tl.load(weight).to(tl.float32)
     change = value - average
-    return tl.where(weight < 0.5, average + weight * change, value - (1.0 - weight) * change)
-
-
-@triton.jit
-def _move_average(settings, row, column, places, mask, value, weight):
-    pointer = _floats(row, column) + places
-    weight = _setting(settings, row, weight).to(tl.float32)
-    moved = _nearer(tl.load(pointer, mask, 0.0), value, weight)
+    moved = tl.where(weight < 0.5, average + weight * change, value - (1.0 - weight) * change)
     tl.store(pointer, moved, mask)
     return moved
 
 
 @triton.jit
-def _direction(settings, row, first, second, steps):
-    mean_factor = (1.0 / _correction(settings, row, FIRST_DECAY, steps)).to(tl.float32)
-    root_factor = (1.0 / tl.sqrt(_correction(settings, row, SECOND_DECAY, steps))).to(tl.float32)
-    root = tl.sqrt_rn(second) * root_factor + _setting(settings, row, EPS).to(tl.float32)
-    return _bounded(tl.div_rn(first, root) * mean_factor)
+def _factors(row, own, steps):
+    """Of the direction, which is ``mean_factor * m / (root_factor * sqrt(v) + eps)``."""
+    steps += tl.load(tl.load(row + MOMENT_STEP).to(COUNTER))
+    mean_factor = 1.0 / _correction(own + FIRST_DECAY, steps)
+    root_factor = 1.0 / tl.sqrt(_correction(own + SECOND_DECAY, steps))
+    return mean_factor.to(tl.float32), root_factor.to(tl.float32), tl.load(own + EPS).to(tl.float32)
 
 
 @triton.jit
-def look(table, rows, found):
-    row, block = _locate(table, rows)
+def _direction(first, second, mean_factor, root_factor, eps):
+    return _bounded(tl.div_rn(first, tl.sqrt_rn(second) * root_factor + eps) * mean_factor)
+
+
+@triton.jit
+def look(table, rows, settings, found):
+    row, _, block = _locate(table, rows, settings)
     places = block * BLOCK + tl.arange(0, BLOCK)
-    bits = _bits(_wide(row, GRADIENT, places, places < tl.load(row + SIZE)))
+    bits = _wide(row, GRADIENT, places, places < tl.load(row + SIZE)).to(tl.int32, bitcast=True)
     bad = tl.max(((bits & 0x7F800000) == 0x7F800000).to(tl.int32), 0)
     tl.atomic_max(found, bad, mask=bad > 0)
 
 
 @triton.jit
 def average(table, rows, settings, found, squares, HAS_MOMENTS: tl.constexpr):  # noqa: N803
-    row, block = _locate(table, rows)
+    row, own, block = _locate(table, rows, settings)
     if tl.load(found) == 0:
         places = block * BLOCK + tl.arange(0, BLOCK)
         mask = places < tl.load(row + SIZE)
         gradient = _bounded(_wide(row, GRADIENT, places, mask))
         value = _bounded(-gradient * _wide(row, PARAMETER, places, mask))
-        utility = _move_average(settings, row, UTILITY, places, mask, value, UTILITY_WEIGHT)
-        correction = _correction(settings, row, UTILITY_DECAY, tl.load(_counter(row, STEP)) + 1).to(tl.float32)
-        corrected = tl.div_rn(utility, correction)
-        tl.atomic_max(found + MAXIMUM, tl.max(tl.where(mask, _ordered(_bits(corrected)), LEAST), 0))
-        tl.atomic_max(found + MAGNITUDE, tl.max(_bits(tl.where(mask, tl.abs(corrected), 0.0)), 0))
+        utility = _move_average(tl.load(row + UTILITY).to(FLOATS) + places, mask, value, own + UTILITY_WEIGHT)
+        correction = _correction(own + UTILITY_DECAY, tl.load(tl.load(row + STEP).to(COUNTER)) + 1).to(tl.float32)
+        utility = tl.div_rn(utility, correction)
+        order = _ordered(utility.to(tl.int32, bitcast=True))
+        tl.atomic_max(found + MAXIMUM, tl.max(tl.where(mask, order, LEAST), 0))
+        magnitude = tl.where(mask, tl.abs(utility), 0.0).to(tl.int32, bitcast=True)
+        tl.atomic_max(found + MAGNITUDE, tl.max(magnitude, 0))
         direction = gradient
         if HAS_MOMENTS:
-            first = _move_average(settings, row, FIRST_MOMENT, places, mask, gradient, FIRST_WEIGHT)
+            first_place, second_place = tl.load(row + FIRST_MOMENT), tl.load(row + SECOND_MOMENT)
+            first = _move_average(first_place.to(FLOATS) + places, mask, gradient, own + FIRST_WEIGHT)
             square = _bounded(gradient * gradient)
-            second = _move_average(settings, row, SECOND_MOMENT, places, mask, square, SECOND_WEIGHT)
-            direction = _direction(settings, row, first, second, tl.load(_counter(row, MOMENT_STEP)) + 1)
-        if _setting(settings, row, ADAPTS) > 0:
+            second = _move_average(second_place.to(FLOATS) + places, mask, square, own + SECOND_WEIGHT)
+            mean_factor, root_factor, eps = _factors(row, own, 1)
+            direction = _direction(first, second, mean_factor, root_factor, eps)
+        if tl.load(own + ADAPTS) > 0:
             wide = tl.where(mask, direction, 0.0).to(tl.float64)
             tl.store(squares + tl.program_id(0), tl.sum(wide * wide, 0))
 
 
 @triton.jit
 def _count(row, column):
-    steps = tl.load(_counter(row, column)) + 1
-    tl.store(_counter(row, column), steps)
+    counter = tl.load(row + column).to(COUNTER)
+    steps = tl.load(counter) + 1
+    tl.store(counter, steps)
     return steps
 
 
 @triton.jit
-def _adapted_std(settings, row, squares):
+def _adapted_std(row, own, squares):
     """Standard deviation of noise that follows the root mean square of the direction; moves its average."""
-    total = tl.zeros([LANES], tl.float64)
-    end = tl.load(row + END_PROGRAM)
+    total, end = tl.zeros([LANES], tl.float64), tl.load(row + END_PROGRAM)
     for start in range(tl.load(row + FIRST_PROGRAM), end, LANES):
         programs = start + tl.arange(0, LANES)
         total += tl.load(squares + programs, programs < end, 0.0)
-    size = tl.load(row + SIZE).to(tl.float64)
-    rms = tl.sqrt(tl.sum(total, 0) / size).to(tl.float32)
-    pointer = _floats(row, DIRECTION_RMS)
-    average = _nearer(tl.load(pointer), rms, _setting(settings, row, NOISE_WEIGHT).to(tl.float32))
-    tl.store(pointer, average)
-    level = average / _correction(settings, row, NOISE_DECAY, _count(row, NOISE_STEP))
-    least = _setting(settings, row, LEAST_NOISE)
-    return tl.minimum(tl.maximum(level * _setting(settings, row, SIGMA), least), LIMIT).to(tl.float32)
+    rms = tl.sqrt(tl.sum(total, 0) / tl.load(row + SIZE).to(tl.float64)).to(tl.float32)
+    level = _move_average(tl.load(row + DIRECTION_RMS).to(FLOATS), end > 0, rms, own + NOISE_WEIGHT)
+    level = level / _correction(own + NOISE_DECAY, _count(row, NOISE_STEP)) * tl.load(own + SIGMA)
+    return tl.minimum(tl.maximum(level, tl.load(own + LEAST_NOISE)), LIMIT).to(tl.float32)
 
 
 @triton.jit
 def reduce(table, settings, found, squares, results, stds, skipped, HAS_MOMENTS: tl.constexpr):  # noqa: N803
-    place = tl.program_id(0)
+    place, bad = tl.program_id(0), tl.load(found)
     row = table + place * COLUMNS
-    bad = tl.load(found)
+    own = settings + tl.load(row + GROUP) * SETTINGS
     if place == 0:
         maximum = _ordered(tl.load(found + MAXIMUM)).to(tl.float32, bitcast=True)
         magnitude = tl.load(found + MAGNITUDE).to(tl.float32, bitcast=True)
+        tl.store(results + TAKEN, 1.0 - bad.to(tl.float32))
         tl.store(results + SCALE, tl.where(maximum > 0, maximum, tl.where(magnitude > 0, magnitude, 1.0)))
         tl.store(results + MAXIMUM, maximum)
         tl.store(results + MAGNITUDE, magnitude)
-        tl.store(results + TAKEN, 1.0 - bad.to(tl.float32))
         tl.store(skipped, tl.load(skipped) + bad)
     if bad == 0:
         _count(row, STEP)
         if HAS_MOMENTS:
             _count(row, MOMENT_STEP)
-        if _setting(settings, row, ADAPTS) > 0:
-            tl.store(stds + place, _adapted_std(settings, row, squares))
+        if tl.load(own + ADAPTS) > 0:
+            tl.store(stds + place, _adapted_std(row, own, squares))
         else:
-            tl.store(stds + place, _setting(settings, row, SIGMA).to(tl.float32))
+            tl.store(stds + place, tl.load(own + SIGMA).to(tl.float32))
 
 
 @triton.jit
 def _radius(word):
     """sqrt(-2 ln((word + 1/2) / 2^32)), from ln m = 2 artanh((m - 1) / (m + 1)) for m in [sqrt(1/2), sqrt(2)]."""
-    bits = _bits(word.to(tl.float32) + 0.5)
+    bits = (word.to(tl.float32) + 0.5).to(tl.int32, bitcast=True)
     exponent = (bits - 0x3F3504F3) >> 23
     reduced = (bits - (exponent << 23)).to(tl.float32, bitcast=True) - 1.0
     s = tl.div_rn(reduced, 2.0 + reduced)
@@ -234,7 +215,7 @@ def _unit_vector(word):
 
 @triton.jit
 def _normal(row, block, steps):
-    """Standard normal noise of the four lanes of a block."""
+    """Standard normal noise of a block, a quarter each."""
     lane = (block * LANES + tl.arange(0, LANES)).to(tl.uint32)
     index = tl.load(row + INDEX).to(tl.uint32)
     low, high = (steps & 0xFFFFFFFF).to(tl.uint32), (steps >> 32).to(tl.uint32)
@@ -246,40 +227,36 @@ def _normal(row, block, steps):
 
 
 @triton.jit
-def _move(settings, row, places, steps, scale, disturbance, HAS_MOMENTS: tl.constexpr):  # noqa: N803
-    """p * kept - lr * (d + noise) * (1 - s), where 1 - sigmoid(x) = 1 / (1 + exp(x))."""
-    mask = places < tl.load(row + SIZE)
-    if HAS_MOMENTS:
-        first = tl.load(_floats(row, FIRST_MOMENT) + places, mask, 0.0)
-        second = tl.load(_floats(row, SECOND_MOMENT) + places, mask, 0.0)
-        direction = _direction(settings, row, first, second, tl.load(_counter(row, MOMENT_STEP)))
-    else:
-        direction = _bounded(_wide(row, GRADIENT, places, mask))
-    correction = _correction(settings, row, UTILITY_DECAY, steps).to(tl.float32)
-    utility = tl.load(_floats(row, UTILITY) + places, mask, 0.0)
-    corrected = tl.div_rn(utility, correction)
-    share = 1.0 / (1.0 + tl.exp(tl.div_rn(corrected, scale)))
-    kept, lr = _setting(settings, row, KEPT).to(tl.float32), _setting(settings, row, LR).to(tl.float32)
-    changed = _wide(row, PARAMETER, places, mask) * kept - lr * (_bounded(direction + disturbance) * share)
-    _write(row, places, mask, changed)
-
-
-@triton.jit
 def change(table, rows, settings, found, results, stds, HAS_MOMENTS: tl.constexpr):  # noqa: N803
-    row, block = _locate(table, rows)
-    if tl.program_id(0) == 0:  # nothing in this launch reads what the next step starts from
+    """p * kept - lr * (d + noise) * (1 - s), where 1 - sigmoid(x) = 1 / (1 + exp(x))."""
+    row, own, block = _locate(table, rows, settings)
+    if tl.program_id(0) == 0:  # no program of this launch reads what the next step starts from
         tl.store(found, 0)
         tl.store(found + MAXIMUM, LEAST)
         tl.store(found + MAGNITUDE, 0)
     if tl.load(results + TAKEN) > 0:
         scale, std = tl.load(results + SCALE), tl.load(stds + tl.load(rows + tl.program_id(0)))
-        steps = tl.load(_counter(row, STEP))
+        kept, lr = tl.load(own + KEPT).to(tl.float32), tl.load(own + LR).to(tl.float32)
+        steps = tl.load(tl.load(row + STEP).to(COUNTER))
+        correction = _correction(own + UTILITY_DECAY, steps).to(tl.float32)
+        first, second = tl.load(row + FIRST_MOMENT).to(FLOATS), tl.load(row + SECOND_MOMENT).to(FLOATS)
+        if HAS_MOMENTS:
+            mean_factor, root_factor, eps = _factors(row, own, 0)
         a = tl.zeros([LANES], tl.float32)
         b, c, d = a, a, a
         if std > 0:
             a, b, c, d = _normal(row, block, steps)
-        places = block * BLOCK + tl.arange(0, LANES)
-        _move(settings, row, places, steps, scale, a * std, HAS_MOMENTS)
-        _move(settings, row, places + LANES, steps, scale, b * std, HAS_MOMENTS)
-        _move(settings, row, places + 2 * LANES, steps, scale, c * std, HAS_MOMENTS)
-        _move(settings, row, places + 3 * LANES, steps, scale, d * std, HAS_MOMENTS)
+        for quarter in tl.static_range(4):
+            places = block * BLOCK + quarter * LANES + tl.arange(0, LANES)
+            mask = places < tl.load(row + SIZE)
+            if HAS_MOMENTS:
+                m, v = tl.load(first + places, mask, 0.0), tl.load(second + places, mask, 0.0)
+                direction = _direction(m, v, mean_factor, root_factor, eps)
+            else:
+                direction = _bounded(_wide(row, GRADIENT, places, mask))
+            direction = _bounded(
+                direction + (a if quarter == 0 else b if quarter == 1 else c if quarter == 2 else d) * std
+            )
+            utility = tl.div_rn(tl.load(tl.load(row + UTILITY).to(FLOATS) + places, mask, 0.0), correction)
+            share = 1.0 / (1.0 + tl.exp(tl.div_rn(utility, scale)))
+            _write(row, places, mask, _wide(row, PARAMETER, places, mask) * kept - lr * (direction * share))

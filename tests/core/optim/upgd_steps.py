@@ -32,7 +32,8 @@ except ImportError:
 else:
     HAS_TRITON = True
 needs_triton = pytest.mark.skipif(not HAS_TRITON, reason="needs the extra `triton`")
-PATHS = ("compiled", "torch", "device", *(["kernels"] if HAS_TRITON else []))
+KERNELS = pytest.param("kernels", marks=[needs_triton, pytest.mark.filterwarnings("ignore::RuntimeWarning")])
+PATHS = ("compiled", "torch", "device", KERNELS)
 EVERY_PATH = pytest.mark.parametrize("path", PATHS)
 SHAPES = ((5, 3), (7,), (2, 3, 4), (), (65, 64), (5000,))
 
