@@ -1,7 +1,7 @@
-"""The part of a UPGD step that Triton kernels compute on a CUDA device: four launches, however many tensors it has.
+"""The part of a UPGD step that Triton kernels compute on a CUDA device: four launches for any number of tensors.
 
-The CPU does not wait for the device, which has the counters too. Graphs of torch.cuda are not supported: a captured step
-would keep the settings and the addresses of the step that was captured.
+The CPU does not wait for the device, which has the counters too. CUDA graphs are not supported: a captured step would
+keep the settings and the addresses of the step that was captured.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The UPGD step on a CUDA device as four kernels, each launched once for all tensors. Importing this imports Triton.
 
-:mod:`rlcore.optim.upgd_device` launches them in the order in which they stand here, and says what the columns hold. A
-program works on one block of :mod:`rlcore.optim.noise` of one tensor, or in ``reduce`` on one tensor. ``table`` has a row
-per tensor, ``settings`` a row per group, ``rows`` the row of each program. ``found`` has whether a gradient is not
-finite, then the largest corrected utility and the largest magnitude of one, as integers of the same order.
+:mod:`rlcore.optim.upgd_device` launches them in the order in which they stand here. A program works on one block of
+:mod:`rlcore.optim.noise` of one tensor, or in ``reduce`` on one tensor. ``table`` has a row per tensor, ``settings`` one
+per group, ``rows`` the row of each program. ``found`` has whether a gradient is not finite, and as integers of the same
+order the largest corrected utility and the largest magnitude of one.
 The formulas are those of :mod:`rlcore.optim.upgd_step` and :mod:`rlcore.optim.noise`.
 """
 
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators, no-warn-unreachable
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators, no-warn-unreachable
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _ordered(bits):
 
 @triton.jit
 def _locate(table, rows, settings):
-    """Row and settings of this program, the places of its block, and which of them its tensor has."""
+    """Row and settings of the tensor of this program, and which of its blocks is meant."""
     row = table + tl.load(rows + tl.program_id(0)) * COLUMNS
     block = tl.program_id(0) - tl.load(row + FIRST_PROGRAM)
     return row, settings + tl.load(row + GROUP) * SETTINGS, block

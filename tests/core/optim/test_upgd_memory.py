@@ -26,15 +26,16 @@ from tests.core.optim.upgd_steps import (
     BOTH,
     EVERY_NOISE,
     EVERY_PATH,
-    SHAPES,
     KINDS,
     PATHS,
+    SHAPES,
     Elsewhere,
     assert_same,
     every_parameter,
     make,
     parameters_of,
     states_of,
+    steps_on,
     take_steps,
 )  # fmt: skip
 from tests.reference.noise_reference import noise as noise_of
@@ -50,7 +51,7 @@ def test_every_path_gives_the_same_numbers(
 ) -> None:
     compiled, other = make(optimizer_class, **noise), make(optimizer_class, path, **noise)
     for optimizer in (compiled, other):
-        take_steps(optimizer, 0, 10, absent)
+        take_steps(optimizer, 0, steps_on(path), absent)
     count = len(SHAPES)
     torch.testing.assert_close(parameters_of(other, count), parameters_of(compiled), rtol=1e-6, atol=1e-6)
     for left, right in zip(states_of(other, count), states_of(compiled), strict=True):
@@ -80,14 +81,14 @@ def test_noise_adapts_in_the_groups_that_ask_for_it_alone(optimizer_class: Any, 
 def test_what_one_parameter_lacks_starts_fresh_for_it_alone(path: str, position: int, missing: str) -> None:
     reference, optimizer = make(AdaptiveUPGD, "torch", sigma=0.0), make(AdaptiveUPGD, path, sigma=0.0)
     for each in (reference, optimizer):
-        take_steps(each, 0, 10)
+        take_steps(each, 0, steps_on(path))
         saved = copy.deepcopy(each.state_dict())
         del saved["state"][position][missing]
         each.load_state_dict(saved)
-        take_steps(each, 10, 3)
+        take_steps(each, steps_on(path), 3)
     counter = "moment_step" if missing == "first_moment" else "step"
     counters = [int(state[counter]) for state in states_of(optimizer, 3)]
-    assert counters == [3 if index == position else 13 for index in range(3)]
+    assert counters == [3 + (0 if index == position else steps_on(path)) for index in range(3)]
     torch.testing.assert_close(parameters_of(optimizer, 6), parameters_of(reference, 6), rtol=1e-6, atol=1e-6)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -21,21 +23,22 @@ NOISE: dict[str, dict[str, Any]] = {
 }
 EVERY_NOISE = pytest.mark.parametrize("noise", NOISE.values(), ids=NOISE)
 
-try:
+HAS_TRITON = find_spec("triton") is not None
+if HAS_TRITON:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRITON_INTERPRET", "1")  # which counts at the import
-        import triton.experimental.gluon
-
-        import rlcore.optim.upgd_device
-except ImportError:
-    HAS_TRITON = False
-else:
-    HAS_TRITON = True
+        patch.setenv("TRITON_INTERPRET", "1")  # decides at these imports what the kernels are
+        for name in ("triton.experimental.gluon", "rlcore.optim.upgd_device"):
+            import_module(name)
 needs_triton = pytest.mark.skipif(not HAS_TRITON, reason="needs the extra `triton`")
 KERNELS = pytest.param("kernels", marks=[needs_triton, pytest.mark.filterwarnings("ignore::RuntimeWarning")])
 PATHS = ("compiled", "torch", "device", KERNELS)
 EVERY_PATH = pytest.mark.parametrize("path", PATHS)
 SHAPES = ((5, 3), (7,), (2, 3, 4), (), (65, 64), (5000,))
+
+
+def steps_on(path: str) -> int:
+    """Enough steps to see an average move; the interpreter takes half a second for one."""
+    return 3 if path == "kernels" else 10
 
 
 class Elsewhere(Tensor):
