@@ -37,8 +37,7 @@ class DevicePart:
     def __init__(self, rows: list[list[int]], settings: list[list[float]], device: torch.device) -> None:
         self._made_for = (rows, settings, device)
         table = np.array(rows, np.int64)
-        sizes = table[:, len(AVERAGES) + len(COUNTERS) + 2]
-        blocks = -(-sizes // noise.BLOCK)
+        blocks = -(-table[:, len(AVERAGES) + len(COUNTERS) + 2] // noise.BLOCK)
         ends, chosen = blocks.cumsum(), np.repeat(np.arange(len(rows)), blocks)
         table = np.column_stack([table, ends - blocks, ends])
         numbers = np.array(settings, np.float64).view(np.int64)
@@ -46,9 +45,10 @@ class DevicePart:
         parts = [np.pad(x.ravel(), (0, x.size % 2)) for x in (table, numbers, NOTHING_FOUND.view(np.int64), chosen)]
         host = torch.from_numpy(np.concatenate(parts))
         host = host.pin_memory() if device.type == "cuda" else host
-        self._table, words, found, rows_ = host.to(device, non_blocking=True).split([len(x) for x in parts])
+        sizes = [len(x) for x in parts]
+        self._table, words, found, padded = torch.split(host.to(device, non_blocking=True), sizes)
         self._settings, self._found = words.view(torch.float64), found.view(torch.int32)
-        self._rows = rows_[: len(chosen)]  # a program for each
+        self._rows = padded[: len(chosen)]  # a program for each
         self._squares = torch.empty(len(chosen), dtype=torch.float64, device=device)
         self._stds, self._results = torch.empty(len(rows), device=device), torch.empty(4, device=device)
         self._parameters: list[Tensor] = []
@@ -102,7 +102,8 @@ class DevicePart:
         """Return whether the step is made, which takes ``finite`` gradients elsewhere too; both 0-dimensional."""
         bad = self._found[0]
         bad.logical_or_(~finite)
-        return bad == 0
+        taken: Tensor = bad == 0
+        return taken
 
     def average(self) -> UtilityExtremes:
         """Move all averages and count the step; return the extremes of the corrected utilities."""
@@ -136,7 +137,7 @@ def _supports(device: torch.device) -> bool:
 
 def _launch(kernel: Any, programs: Tensor, *arguments: Any) -> None:
     """Launch a kernel with as many programs as a tensor has elements."""
-    with torch.cuda.device_of(programs):
+    with torch.cuda.device_of(programs):  # type: ignore[no-untyped-call]
         kernel[(len(programs),)](*arguments, num_warps=8, enable_fp_fusion=False)
 
 

@@ -1,9 +1,9 @@
 """The UPGD step on a CUDA device as four kernels, each launched once for all tensors. Importing this imports Triton.
 
 :mod:`rlcore.optim.upgd_device` launches them in the order in which they stand here. A program works on one block of
-:mod:`rlcore.optim.noise` of one tensor, or in ``reduce`` on one tensor. ``table`` has a row per tensor, ``settings`` one
-per group, ``rows`` the row of each program. ``found`` has whether a gradient is not finite, and as integers of the same
-order the largest corrected utility and the largest magnitude of one.
+:mod:`rlcore.optim.noise` of one tensor, or in ``reduce`` on one tensor. ``table`` has a row per tensor, ``settings``
+one per group, ``rows`` the row of each program. ``found`` has whether a gradient is not finite, and as integers of the
+same order the largest corrected utility and the largest magnitude of one.
 The formulas are those of :mod:`rlcore.optim.upgd_step` and :mod:`rlcore.optim.noise`.
 """
 
@@ -246,6 +246,7 @@ def change(table, rows, settings, found, results, stds, HAS_MOMENTS: tl.constexp
         b, c, d = a, a, a
         if std > 0:
             a, b, c, d = _normal(row, block, steps)
+        draws = (a, b, c, d)
         for quarter in tl.static_range(4):
             places = block * BLOCK + quarter * LANES + tl.arange(0, LANES)
             mask = places < tl.load(row + SIZE)
@@ -254,9 +255,7 @@ def change(table, rows, settings, found, results, stds, HAS_MOMENTS: tl.constexp
                 direction = _direction(m, v, mean_factor, root_factor, eps)
             else:
                 direction = _bounded(_wide(row, GRADIENT, places, mask))
-            direction = _bounded(
-                direction + (a if quarter == 0 else b if quarter == 1 else c if quarter == 2 else d) * std
-            )
+            direction = _bounded(direction + draws[quarter] * std)
             utility = tl.div_rn(tl.load(tl.load(row + UTILITY).to(FLOATS) + places, mask, 0.0), correction)
             share = 1.0 / (1.0 + tl.exp(tl.div_rn(utility, scale)))
             _write(row, places, mask, _wide(row, PARAMETER, places, mask) * kept - lr * (direction * share))

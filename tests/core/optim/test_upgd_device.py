@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -63,7 +63,7 @@ def take_step(optimizer: Any, layouts: list[Layout], gradients: list[str], step:
 
 @BOTH
 @given(data=st.data())
-@settings(max_examples=25)
+@settings(max_examples=25, phases=[Phase.explicit, Phase.generate])  # the interpreter would take minutes to shrink
 def test_a_step_of_the_kernels_is_one_of_plain_torch(optimizer_class: Any, data: st.DataObject) -> None:
     """Each takes over what the other saved, so that every step starts from the same numbers."""
     groups = data.draw(st.lists(st.lists(LAYOUTS, min_size=1, max_size=3), min_size=1, max_size=2))
