@@ -191,8 +191,8 @@ class UPGD(Optimizer):
         device_part, others = self._device_part(updates)
         if others:
             self._require_finite(others, device_part)
+        self._complete(others)
         for update in others:
-            self._complete(update)
             update.count(self._averages)
         part: Any = device_part
         if device_part is None:
@@ -214,8 +214,7 @@ class UPGD(Optimizer):
         """What the kernels for a CUDA device take of a step that waits for no gradient on the CPU, and the rest."""
         part, others = None, updates
         if all(each.gradient.is_cuda for each in updates) and (kind := device_part_class()):
-            for update in updates:
-                self._complete(update)
+            self._complete(updates)
             part, others = kind.of(updates, self._averages_of, self._kept)
         if part:
             device = updates[0].parameter.device
@@ -286,15 +285,18 @@ class UPGD(Optimizer):
             return str(names[index])
         return f"parameter {index} of group {number}, shape {tuple(update.parameter.shape)}"
 
-    def _complete(self, update: Update) -> None:
+    def _complete(self, updates: Sequence[Update]) -> None:
         """Start those averages fresh that the state of a parameter lacks."""
-        if update.state.keys() >= self.state_names(update.group):
-            return
-        state = self.state[update.parameter] = update.state
-        for counter, names in self._averages_of(update.group).items():
-            if not all(name in state for name in (counter, *names)):
-                state[counter] = 0
-                state.update({name: initial_average(name, update.parameter) for name in names})
+        needed = {id(group): self.state_names(group) for group in self.param_groups}
+        for update in updates:
+            state = update.state
+            if state.keys() >= needed[id(update.group)]:
+                continue
+            self.state[update.parameter] = state
+            for counter, names in self._averages_of(update.group).items():
+                if not all(name in state for name in (counter, *names)):
+                    state[counter] = 0
+                    state.update({name: initial_average(name, update.parameter) for name in names})
 
     def _averages_of(self, group: Group) -> Averages:
         return {**self._averages, **NOISE_AVERAGES} if self._adapts(group) else self._averages
