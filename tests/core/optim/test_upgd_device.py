@@ -100,6 +100,24 @@ def assert_near(plain: Any, kernels: Any, dtypes: list[torch.dtype]) -> None:
         torch.testing.assert_close(right, left, rtol=1e-6, atol=1e-6)
 
 
+@BOTH
+def test_a_step_leaves_no_trace_in_tables_that_serve_again(optimizer_class: Any) -> None:
+    """The gradients keep their memory; their sign and size make all that a step finds smaller than before."""
+    shared = {"lr": 0.1, "beta_utility": 0.0, "weight_decay": 0.0, "seed": 3}
+    pair = [
+        optimizer_class([nn.Parameter(torch.ones(5).as_subclass(kind))], **shared) for kind in (Elsewhere, OnDevice)
+    ]
+    for optimizer in pair:
+        for parameter in of_all(optimizer):
+            parameter.grad = torch.zeros_like(parameter)
+    for gradient in (-1.0, torch.nan, -0.01, 0.5, 0.1):
+        for optimizer in pair:
+            of_all(optimizer)[0].grad.fill_(gradient)
+            optimizer.step()
+        assert_near(*pair, [torch.float32])
+    assert pair[0].skipped_steps == pair[1].skipped_steps == 1
+
+
 def test_noise_is_that_of_every_other_path_at_any_step_seed_and_index() -> None:
     step, seed, size = 2**32 + 6, 2**63 + 12345, 9000
     parameters = [nn.Parameter(torch.zeros(n).as_subclass(OnDevice)) for n in (1, size)]
