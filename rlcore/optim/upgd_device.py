@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any, Final
@@ -35,7 +35,6 @@ class DevicePart:
     """
 
     def __init__(self, rows: list[list[int]], settings: list[list[float]], device: torch.device) -> None:
-        self._made_for = (rows, settings, device)
         table = np.array(rows, np.int64)
         blocks = -(-table[:, len(AVERAGES) + len(COUNTERS) + 2] // noise.BLOCK)
         ends, chosen = blocks.cumsum(), np.repeat(np.arange(len(rows)), blocks)
@@ -51,7 +50,9 @@ class DevicePart:
         self._rows = padded[: len(chosen)]  # a program for each
         self._squares = torch.empty(len(chosen), dtype=torch.float64, device=device)
         self._stds, self._results = torch.empty(len(rows), device=device), torch.empty(4, device=device)
+        self._made_for: Any = None
         self._parameters: list[Tensor] = []
+        self._taken: list[bool] = []
         self._has_moments = False
 
     @classmethod
@@ -71,24 +72,21 @@ class DevicePart:
         ):
             return None, list(updates)
         groups = {id(each.group): each.group for each in updates}
-        numbers = {key: number for number, key in enumerate(groups)}
         averages = {key: averages_of(group) for key, group in groups.items()}
-        settings = [_settings(group, "noise_step" in averages[key]) for key, group in groups.items()]
-        chosen, rows, others = [], [], []
         for update in updates:
-            key = id(update.group)
-            row = _row(update, averages[key], numbers[key])
-            others += [] if row else [update]
-            chosen += [update.parameter] if row else []
-            rows += [row] if row else []
-        if not rows:
-            return None, others
-        if kept is None or kept._made_for != (rows, settings, device):
-            if _overlap(chosen):
+            _count_on_device(update, averages[id(update.group)])
+        settings = [_settings(group, "noise_step" in averages[key]) for key, group in groups.items()]
+        made_for = settings, [(each.index, id(each.group), each.group["seed"]) for each in updates], _seen(updates)
+        if kept is None or kept._made_for != made_for:
+            numbers = {key: number for number, key in enumerate(groups)}
+            every = [_row(each, averages[id(each.group)], numbers[id(each.group)]) for each in updates]
+            rows = [row for row in every if row]
+            if not rows or _overlap([each.parameter for each, row in zip(updates, every, strict=True) if row]):
                 return None, list(updates)
             kept = cls(rows, settings, device)
-        kept._parameters, kept._has_moments = chosen, "betas" in updates[0].group
-        return kept, others
+            kept._made_for, kept._taken, kept._has_moments = made_for, [*map(bool, every)], "betas" in updates[0].group
+        kept._parameters = [each.parameter for each, taken in zip(updates, kept._taken, strict=True) if taken]
+        return kept, [each for each, taken in zip(updates, kept._taken, strict=True) if not taken]
 
     def look(self, skipped: Tensor) -> None:
         """Look for gradients that are not finite: such a step changes nothing.
@@ -154,8 +152,20 @@ def _settings(group: Group, adapts: bool) -> list[float]:
     ]
 
 
+def _count_on_device(update: Any, counters: Iterable[str]) -> None:
+    for name in counters:
+        if not isinstance(count := update.state[name], Tensor):
+            update.state[name] = torch.full((), count, dtype=torch.int64, device=update.parameter.device)
+
+
+def _seen(updates: Sequence[Any]) -> list[Any]:
+    """Where each tensor of a step lies, and how; equal lists need equal tables."""
+    tensors = [tensor for each in updates for tensor in (each.parameter, each.gradient, *each.state.values())]
+    return [(each.data_ptr(), each.dtype, each.shape, each.is_contiguous(), each.is_neg()) for each in tensors]
+
+
 def _row(update: Any, averages: Averages, group: int) -> list[int]:
-    """The row of a parameter, empty where the kernels cannot take it; its counters become tensors on the device."""
+    """The row of a parameter, empty where the kernels cannot take it."""
     parameter, gradient, state = update.parameter, update.gradient, update.state
     own = {name: state[name] for names in averages.values() for name in names}
     if parameter.dtype not in KINDS or gradient.dtype is not parameter.dtype:
@@ -164,9 +174,6 @@ def _row(update: Any, averages: Averages, group: int) -> list[int]:
         return []
     if not all(each.dtype is torch.float32 for each in own.values()):
         return []
-    for name in averages:
-        if not isinstance(state[name], Tensor):
-            state[name] = torch.full((), state[name], dtype=torch.int64, device=parameter.device)
     own.update({name: state[name] for name in averages})
     places = [own[name].data_ptr() if name in own else 0 for name in (*AVERAGES, *COUNTERS)]
     seed = update.group["seed"]
