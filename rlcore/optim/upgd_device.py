@@ -24,7 +24,6 @@ from rlcore.optim.upgd_step import Averages, Group, UtilityExtremes
 KINDS: Final = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 AVERAGES: Final = ("utility", "first_moment", "second_moment", "direction_rms")
 COUNTERS: Final = ("step", "moment_step", "noise_step")
-NOTHING_FOUND: Final = np.array([0, 0, -(2**31), 0], np.int32)
 
 
 class DevicePart:
@@ -41,7 +40,7 @@ class DevicePart:
         table = np.column_stack([table, ends - blocks, ends])
         numbers = np.array(settings, np.float64).view(np.int64)
         # One copy, which the CPU does not wait for. 16 divides the address of each part, else Triton compiles again.
-        parts = [np.pad(x.ravel(), (0, x.size % 2)) for x in (table, numbers, NOTHING_FOUND.view(np.int64), chosen)]
+        parts = [np.pad(x.ravel(), (0, x.size % 2)) for x in (table, numbers, np.zeros(2, np.int64), chosen)]
         host = torch.from_numpy(np.concatenate(parts))
         host = host.pin_memory() if device.type == "cuda" else host
         sizes = [len(x) for x in parts]

@@ -2,8 +2,8 @@
 
 :mod:`rlcore.optim.upgd_device` launches them in the order in which they stand here. A program works on one block of
 :mod:`rlcore.optim.noise` of one tensor, or in ``reduce`` on one tensor. ``table`` has a row per tensor, ``settings``
-one per group, ``rows`` the row of each program. ``found`` has whether a gradient is not finite, and as integers of the
-same order the largest corrected utility and the largest magnitude of one.
+one per group, ``rows`` the row of each program. ``found`` has whether a gradient is not finite, the largest corrected
+utility, or 0 if none is positive, and the largest magnitude of one: the bits of positive numbers have their order.
 The formulas are those of :mod:`rlcore.optim.upgd_step` and :mod:`rlcore.optim.noise`.
 """
 
@@ -18,7 +18,7 @@ import triton.language as tl
 from rlcore.optim import noise
 
 BLOCK, LANES = tl.constexpr(noise.BLOCK), tl.constexpr(noise.LANES)
-LIMIT, LEAST = tl.constexpr(torch.finfo(torch.float32).max / 4), tl.constexpr(-(2**31))
+LIMIT = tl.constexpr(torch.finfo(torch.float32).max / 4)
 PARAMETER, GRADIENT, UTILITY, FIRST_MOMENT, SECOND_MOMENT, DIRECTION_RMS = map(tl.constexpr, range(6))
 STEP, MOMENT_STEP, NOISE_STEP, SIZE, INDEX, KIND = map(tl.constexpr, range(6, 12))
 SEED, GROUP, FIRST_PROGRAM, END_PROGRAM, COLUMNS = map(tl.constexpr, range(12, 17))
@@ -32,12 +32,6 @@ TAKEN, SCALE, MAXIMUM, MAGNITUDE = map(tl.constexpr, range(4))
 @triton.jit
 def _bounded(values):
     return tl.minimum(tl.maximum(values, -LIMIT), LIMIT)
-
-
-@triton.jit
-def _ordered(bits):
-    """From the bits of a float32 an integer of the same order, and back."""
-    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
 @triton.jit
@@ -124,10 +118,8 @@ def average(table, rows, settings, found, squares, HAS_MOMENTS: tl.constexpr):  
         utility = _move_average(tl.load(row + UTILITY).to(FLOATS) + places, mask, value, own + UTILITY_WEIGHT)
         correction = _correction(own + UTILITY_DECAY, tl.load(tl.load(row + STEP).to(COUNTER)) + 1).to(tl.float32)
         utility = tl.div_rn(utility, correction)
-        order = _ordered(utility.to(tl.int32, bitcast=True))
-        tl.atomic_max(found + MAXIMUM, tl.max(tl.where(mask, order, LEAST), 0))
-        magnitude = tl.where(mask, tl.abs(utility), 0.0).to(tl.int32, bitcast=True)
-        tl.atomic_max(found + MAGNITUDE, tl.max(magnitude, 0))
+        tl.atomic_max(found + MAXIMUM, tl.max(utility.to(tl.int32, bitcast=True), 0))
+        tl.atomic_max(found + MAGNITUDE, tl.max(tl.abs(utility).to(tl.int32, bitcast=True), 0))
         direction = gradient
         if HAS_MOMENTS:
             first_place, second_place = tl.load(row + FIRST_MOMENT), tl.load(row + SECOND_MOMENT)
@@ -168,7 +160,7 @@ def reduce(table, settings, found, squares, results, stds, skipped, HAS_MOMENTS:
     row = table + place * COLUMNS
     own = settings + tl.load(row + GROUP) * SETTINGS
     if place == 0:
-        maximum = _ordered(tl.load(found + MAXIMUM)).to(tl.float32, bitcast=True)
+        maximum = tl.load(found + MAXIMUM).to(tl.float32, bitcast=True)
         magnitude = tl.load(found + MAGNITUDE).to(tl.float32, bitcast=True)
         tl.store(results + TAKEN, 1.0 - bad.to(tl.float32))
         tl.store(results + SCALE, tl.where(maximum > 0, maximum, tl.where(magnitude > 0, magnitude, 1.0)))
@@ -232,7 +224,7 @@ def change(table, rows, settings, found, results, stds, HAS_MOMENTS: tl.constexp
     row, own, block = _locate(table, rows, settings)
     if tl.program_id(0) == 0:  # no program of this launch reads what the next step starts from
         tl.store(found, 0)
-        tl.store(found + MAXIMUM, LEAST)
+        tl.store(found + MAXIMUM, 0)
         tl.store(found + MAGNITUDE, 0)
     if tl.load(results + TAKEN) > 0:
         scale, std = tl.load(results + SCALE), tl.load(stds + tl.load(rows + tl.program_id(0)))

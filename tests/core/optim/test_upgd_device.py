@@ -96,6 +96,8 @@ def assert_near(plain: Any, kernels: Any, dtypes: list[torch.dtype]) -> None:
             {"rtol": 1e-6, "atol": 1e-6} if dtype is torch.float32 else {"rtol": torch.finfo(dtype).eps, "atol": 1e-6}
         )
         torch.testing.assert_close(other, one, **near)
+        if dtype is not torch.float32:  # few numbers lie so near the middle of two that both are right
+            assert int((one != other).sum()) <= 1 + one.numel() // 50
     for left, right in zip(states_of(plain), states_of(kernels), strict=True):
         torch.testing.assert_close(right, left, rtol=1e-6, atol=1e-6)
 
