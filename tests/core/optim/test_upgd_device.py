@@ -166,17 +166,18 @@ def test_a_step_is_four_launches_for_any_number_of_tensors(
     assert operators.names == []
 
 
-def test_without_triton_a_device_makes_the_plain_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upgd, "find_spec", lambda _: None)
-    upgd.device_part_class.cache_clear()
+@pytest.mark.parametrize("case", ["without Triton", "of float64", "of shared memory"])
+def test_a_step_that_is_not_for_the_kernels_is_one_of_plain_torch(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rlcore.optim.upgd_device._launch", pytest.fail)
-    parameter = nn.Parameter(torch.ones(3).as_subclass(OnDevice))
-    parameter.grad = torch.ones_like(parameter)
-    try:
-        UPGD([parameter], lr=0.1).step()
-    finally:
-        upgd.device_part_class.cache_clear()
-    assert float(parameter.detach().max()) < 1
+    if case == "without Triton":
+        monkeypatch.setattr(upgd, "device_part_class", lambda: None)
+    memory = torch.ones(6, dtype=torch.float64 if case == "of float64" else torch.float32)
+    second = memory[2:5] if case == "of shared memory" else torch.ones(3)
+    parameters = [nn.Parameter(each.as_subclass(OnDevice)) for each in (memory[:3], second)]
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    UPGD(parameters, lr=0.1).step()
+    assert all(float(parameter.detach().max()) < 1 for parameter in parameters)
 
 
 @pytest.mark.slow
