@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import sysconfig
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -125,11 +127,15 @@ class DevicePart:
 
 @cache
 def _supports(device: torch.device) -> bool:
-    """Say if Triton can compile for a device; memory of the CPU, which only tests bring, is for its interpreter."""
+    """Say if Triton can compile for a device, for which it needs a C compiler and Python's headers.
+
+    Memory of the CPU, which only tests bring, is for its interpreter.
+    """
     if device.type == "cpu":
         return True
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
-    return compiler is not None and torch.cuda.get_device_capability(device) >= (7, 0)
+    headers = Path(sysconfig.get_path("include"), "Python.h").is_file()
+    return compiler is not None and headers and torch.cuda.get_device_capability(device) >= (7, 0)
 
 
 def _launch(kernel: Any, programs: Tensor, *arguments: Any) -> None:
