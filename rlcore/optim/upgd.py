@@ -69,8 +69,8 @@ class UPGD(Optimizer):
     State is float32, or float64 for float64 parameters. It is finite for every finite input (magnitudes above a quarter
     of the dtype's range are taken as that). Parameters without a gradient, or without elements, are left alone.
 
-    Contiguous float32 parameters on the CPU are computed by compiled loops. Contiguous ones of at most 32 bits on a CUDA
-    device are computed by Triton kernels where Triton is installed and can compile, all others by torch. Where no
+    Contiguous float32 parameters on the CPU are computed by compiled loops. Contiguous ones of at most 32 bits on a
+    CUDA device are computed by Triton kernels where Triton is installed and can compile, all others by torch. Where no
     gradient lies on the CPU, a step does not wait for the device: the device skips a step with a non-finite gradient,
     and ``skipped_steps`` counts it. The device needs float64. CUDA graphs are not supported.
 
