@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -196,4 +197,5 @@ for kernel in (upgd_triton.look, upgd_triton.average, upgd_triton.reduce, upgd_t
         options = {"num_warps": 8, "enable_fp_fusion": False}
         assert triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["cubin"]
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
