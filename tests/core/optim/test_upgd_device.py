@@ -104,6 +104,22 @@ def assert_near(plain: Any, kernels: Any, dtypes: list[torch.dtype]) -> None:
 
 
 @BOTH
+@pytest.mark.parametrize("larger", [0, 1])
+def test_what_plain_torch_steps_shares_the_maximum_and_what_is_skipped(optimizer_class: Any, larger: int) -> None:
+    layouts = [Layout((5, 4), torch.float32, True, False), Layout((7,), torch.float32, False, False)]
+    pair = []
+    for kind in (Elsewhere, OnDevice):
+        parameters = [nn.Parameter(each.tensor(i, kind, each.strided)) for i, each in enumerate(layouts)]
+        parameters[larger].data.mul_(100.0)
+        pair.append(optimizer_class(parameters, lr=0.1, weight_decay=0.0, seed=3))
+    for step, gradients in enumerate((["given", "given"], ["bad", "given"], ["given", "bad"], ["given", "given"])):
+        for optimizer in pair:
+            take_step(optimizer, layouts, gradients, step)
+        assert_near(*pair, [torch.float32] * 2)
+    assert pair[0].skipped_steps == pair[1].skipped_steps == 2
+
+
+@BOTH
 def test_a_step_leaves_no_trace_in_tables_that_serve_again(optimizer_class: Any) -> None:
     """The gradients keep their memory; their sign and size make all that a step finds smaller than before."""
     shared = {"lr": 0.1, "beta_utility": 0.0, "weight_decay": 0.0, "seed": 3}
