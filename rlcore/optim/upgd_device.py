@@ -10,7 +10,7 @@ import math
 import os
 import shutil
 import sysconfig
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -75,7 +75,7 @@ class DevicePart:
         groups = {id(each.group): each.group for each in updates}
         averages = {key: averages_of(group) for key, group in groups.items()}
         for update in updates:
-            _count_on_device(update, averages[id(update.group)])
+            _count_on_device(update)
         settings = [_settings(group, "noise_step" in averages[key]) for key, group in groups.items()]
         made_for = settings, [(each.index, id(each.group), each.group["seed"]) for each in updates], _seen(updates)
         if kept is None or kept._made_for != made_for:
@@ -157,9 +157,9 @@ def _settings(group: Group, adapts: bool) -> list[float]:
     ]
 
 
-def _count_on_device(update: Any, counters: Iterable[str]) -> None:
-    for name in counters:
-        if not isinstance(count := update.state[name], Tensor):
+def _count_on_device(update: Any) -> None:
+    for name in COUNTERS:
+        if not isinstance(count := update.state.get(name, update.parameter), Tensor):
             update.state[name] = torch.full((), count, dtype=torch.int64, device=update.parameter.device)
 
 

@@ -120,6 +120,21 @@ def test_what_plain_torch_steps_shares_the_maximum_and_what_is_skipped(optimizer
 
 
 @BOTH
+def test_a_loaded_state_may_have_more_than_a_step_needs(optimizer_class: Any) -> None:
+    """The size of the noise was averaged once, and is no longer."""
+    layouts = [Layout((7,), torch.float32, False, False)]
+    pair = [
+        optimizer_class([nn.Parameter(layouts[0].tensor(0, kind, False))], seed=3) for kind in (Elsewhere, OnDevice)
+    ]
+    for step, adaptive in enumerate((True, False, True)):
+        for optimizer in pair:
+            optimizer.load_state_dict(optimizer.state_dict())
+            optimizer.param_groups[0]["adaptive_noise"] = adaptive
+            take_step(optimizer, layouts, ["given"], step)
+        assert_near(*pair, [torch.float32])
+
+
+@BOTH
 def test_a_step_leaves_no_trace_in_tables_that_serve_again(optimizer_class: Any) -> None:
     """The gradients keep their memory; their sign and size make all that a step finds smaller than before."""
     shared = {"lr": 0.1, "beta_utility": 0.0, "weight_decay": 0.0, "seed": 3}
