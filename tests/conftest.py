@@ -17,6 +17,9 @@ DATABASE = Path(__file__).parents[1] / ".hypothesis" / "examples"
 
 torch.set_num_threads(1)
 
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before anything imports Triton, which then runs kernels on the CPU
+
 _LOGS = tempfile.TemporaryDirectory(prefix="sb3-logs-", ignore_cleanup_errors=True)
 os.environ["SB3_LOGDIR"] = _LOGS.name  # else every model that learns leaves a folder behind
 

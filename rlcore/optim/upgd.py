@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import torch
@@ -36,6 +38,16 @@ from rlcore.optim.upgd_step import (
 )
 
 
+@cache
+def device_part_class() -> Any:
+    """The kernels for CUDA devices; None without Triton, which the extra ``triton`` and torch for CUDA bring along."""
+    if find_spec("triton") is None:
+        return None
+    from rlcore.optim.upgd_device import DevicePart
+
+    return DevicePart
+
+
 class UPGD(Optimizer):
     """Utility-based perturbed gradient descent.
 
@@ -57,9 +69,10 @@ class UPGD(Optimizer):
     State is float32, or float64 for float64 parameters. It is finite for every finite input (magnitudes above a quarter
     of the dtype's range are taken as that). Parameters without a gradient, or without elements, are left alone.
 
-    Contiguous float32 parameters on the CPU are computed by compiled loops, all others by torch. Where no gradient lies
-    on the CPU, a step does not wait for the device: the device skips a step with a non-finite gradient, and
-    ``skipped_steps`` counts it. The device needs float64.
+    Contiguous float32 parameters on the CPU are computed by compiled loops. Contiguous ones of at most 32 bits on a
+    CUDA device are computed by Triton kernels where Triton is installed and can compile, all others by torch. Where no
+    gradient lies on the CPU, a step does not wait for the device: the device skips a step with a non-finite gradient,
+    and ``skipped_steps`` counts it. The device needs float64. CUDA graphs are not supported.
 
     :param params: parameters, named parameters or groups, as for any torch optimizer
     :param lr: step size, at least 0
@@ -99,6 +112,7 @@ class UPGD(Optimizer):
         values = {name: value for name, value in given.items() if name in self._settings}
         values["seed"] = draw_seed() if values["seed"] is None else values["seed"]
         self._skipped: Tensor | int = 0
+        self._kept: Any = None
         self._accepted: dict[int, list[Any]] = {}
         super().__init__(params, {name: checked(name, name, value) for name, value in values.items()})
 
@@ -174,21 +188,45 @@ class UPGD(Optimizer):
 
     def _update(self, updates: Sequence[Update]) -> None:
         """Step all parameters of a call; their gradients are checked before any parameter changes."""
-        from rlcore.optim.upgd_kernel import CompiledPart  # imports Numba, which only the first step needs
-
         self._check(updates)
-        self._require_finite(updates)
-        needed = {id(group): self.state_names(group) for group in self.param_groups}
-        for update in updates:
-            if not update.state.keys() >= needed[id(update.group)]:
-                self._complete(update)
+        device_part, others = self._device_part(updates)
+        if others:
+            self._require_finite(others, device_part)
+        self._complete(others)
+        for update in others:
             update.count(self._averages)
-        names = [name for names in self._averages.values() for name in names]
-        part, others = CompiledPart.of(updates, names, self._coefficients)
+        part: Any = device_part
+        if device_part is None:
+            from rlcore.optim.upgd_kernel import CompiledPart  # imports Numba, which only the first step needs
+
+            names = [name for names in self._averages.values() for name in names]
+            part, others = CompiledPart.of(others, names, self._coefficients)
         plain = [(update, self._coefficients(update)) for update in others]
         extremes = [update.average(c) for update, c in plain] + ([part.average()] if part else [])
-        scale = self._gate_scale(joint_extremes(extremes))
-        noises = noises_of([update for update in others if update.group["sigma"] > 0])
+        # A device that computes all gates by itself needs no launches for the divisor.
+        scale = None if device_part and not plain else self._gate_scale(joint_extremes(extremes))
+        self._change_plain(plain, scale)
+        if device_part:
+            device_part.change(scale)
+        elif part:
+            part.change(self._stds(part), scale)
+
+    def _device_part(self, updates: Sequence[Update]) -> tuple[Any, Sequence[Update]]:
+        """What the kernels for a CUDA device take of a step that waits for no gradient on the CPU, and the rest."""
+        part, others = None, updates
+        if all(each.gradient.is_cuda for each in updates) and (kind := device_part_class()):
+            self._complete(updates)
+            part, others = kind.of(updates, self._averages_of, self._kept)
+        if part:
+            device = updates[0].parameter.device
+            if not isinstance(self._skipped, Tensor) or self._skipped.device != device:
+                self._skipped = torch.full((), int(self._skipped), dtype=torch.int64, device=device)
+            part.look(self._skipped)
+        self._kept = part
+        return part, others
+
+    def _change_plain(self, plain: Sequence[tuple[Update, Coefficients]], scale: Any) -> None:
+        noises = noises_of([update for update, _ in plain if update.group["sigma"] > 0])
         for update, c in plain:
             direction = update.direction(c)
             if update.group["sigma"] > 0:
@@ -196,12 +234,11 @@ class UPGD(Optimizer):
                 drawn = next(noises).to(direction.dtype).view(direction.shape)
                 direction = bounded(direction + drawn * std)
             update.change(c, direction, scale)
-        if part:
-            stds = [update.group["sigma"] for update in part.updates]
-            if any(self._adapts(group) for group in self.param_groups):
-                pairs = zip(part.updates, part.direction_rms(), strict=True)
-                stds = [self._noise_std(*each) for each in pairs]
-            part.change(stds, scale)
+
+    def _stds(self, part: Any) -> Sequence[Scalar]:
+        if not any(self._adapts(group) for group in self.param_groups):
+            return [update.group["sigma"] for update in part.updates]
+        return [self._noise_std(*each) for each in zip(part.updates, part.direction_rms(), strict=True)]
 
     def _check(self, updates: Sequence[Update]) -> None:
         for index, group in enumerate(self.param_groups):
@@ -221,7 +258,7 @@ class UPGD(Optimizer):
                         "made: the parameter has got other memory since. Build the optimizer again."
                     )
 
-    def _require_finite(self, updates: Sequence[Update]) -> None:
+    def _require_finite(self, updates: Sequence[Update], device_part: Any) -> None:
         if any(update.gradient.is_cpu for update in updates):
             from rlcore.optim.upgd_kernel import are_finite
 
@@ -234,7 +271,10 @@ class UPGD(Optimizer):
                 "reach every parameter. Nothing was changed; look at the loss and the inputs of this batch.",
             )
         finite = torch.nn.utils.get_total_norm([update.gradient for update in updates], math.inf).isfinite()
-        self._skipped = self._skipped + ~finite
+        if device_part:
+            finite = device_part.agree(finite)
+        else:
+            self._skipped = self._skipped + ~finite
         for update in updates:
             update.taken = finite.to(update.parameter.device)
 
@@ -246,13 +286,18 @@ class UPGD(Optimizer):
             return str(names[index])
         return f"parameter {index} of group {number}, shape {tuple(update.parameter.shape)}"
 
-    def _complete(self, update: Update) -> None:
+    def _complete(self, updates: Sequence[Update]) -> None:
         """Start those averages fresh that the state of a parameter lacks."""
-        state = self.state[update.parameter] = update.state
-        for counter, names in self._averages_of(update.group).items():
-            if not all(name in state for name in (counter, *names)):
-                state[counter] = 0
-                state.update({name: initial_average(name, update.parameter) for name in names})
+        needed = {id(group): self.state_names(group) for group in self.param_groups}
+        for update in updates:
+            state = update.state
+            if state.keys() >= needed[id(update.group)]:
+                continue
+            self.state[update.parameter] = state
+            for counter, names in self._averages_of(update.group).items():
+                if not all(name in state for name in (counter, *names)):
+                    state[counter] = 0
+                    state.update({name: initial_average(name, update.parameter) for name in names})
 
     def _averages_of(self, group: Group) -> Averages:
         return {**self._averages, **NOISE_AVERAGES} if self._adapts(group) else self._averages
@@ -290,7 +335,7 @@ class UPGD(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore; settings that the saved groups do not know yet take the constructor's values."""
         super().__setstate__(state)
-        self._skipped, self._accepted = getattr(self, "_skipped", 0), {}
+        self._skipped, self._accepted, self._kept = getattr(self, "_skipped", 0), {}, None
         for group in self.param_groups:
             group.update({name: self.defaults[name] for name in self._settings if name not in group})
 

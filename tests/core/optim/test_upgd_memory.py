@@ -26,6 +26,8 @@ from tests.core.optim.upgd_steps import (
     BOTH,
     EVERY_NOISE,
     EVERY_PATH,
+    KINDS,
+    PATHS,
     SHAPES,
     Elsewhere,
     assert_same,
@@ -33,6 +35,7 @@ from tests.core.optim.upgd_steps import (
     make,
     parameters_of,
     states_of,
+    steps_on,
     take_steps,
 )  # fmt: skip
 from tests.reference.noise_reference import noise as noise_of
@@ -41,14 +44,14 @@ from tests.support.training import differing, make_envs, make_model
 
 @BOTH
 @EVERY_NOISE
-@pytest.mark.parametrize("path", ["torch", "device"])
+@pytest.mark.parametrize("path", PATHS[1:])
 @pytest.mark.parametrize("absent", [lambda *_: False, lambda step, index: (step + index) % 3 == 0], ids=["all", "some"])
 def test_every_path_gives_the_same_numbers(
     optimizer_class: Any, noise: dict[str, Any], path: str, absent: Callable[[int, int], bool]
 ) -> None:
     compiled, other = make(optimizer_class, **noise), make(optimizer_class, path, **noise)
     for optimizer in (compiled, other):
-        take_steps(optimizer, 0, 10, absent)
+        take_steps(optimizer, 0, steps_on(path), absent)
     count = len(SHAPES)
     torch.testing.assert_close(parameters_of(other, count), parameters_of(compiled), rtol=1e-6, atol=1e-6)
     for left, right in zip(states_of(other, count), states_of(compiled), strict=True):
@@ -78,14 +81,14 @@ def test_noise_adapts_in_the_groups_that_ask_for_it_alone(optimizer_class: Any, 
 def test_what_one_parameter_lacks_starts_fresh_for_it_alone(path: str, position: int, missing: str) -> None:
     reference, optimizer = make(AdaptiveUPGD, "torch", sigma=0.0), make(AdaptiveUPGD, path, sigma=0.0)
     for each in (reference, optimizer):
-        take_steps(each, 0, 10)
+        take_steps(each, 0, steps_on(path))
         saved = copy.deepcopy(each.state_dict())
         del saved["state"][position][missing]
         each.load_state_dict(saved)
-        take_steps(each, 10, 3)
+        take_steps(each, steps_on(path), 3)
     counter = "moment_step" if missing == "first_moment" else "step"
     counters = [int(state[counter]) for state in states_of(optimizer, 3)]
-    assert counters == [3 if index == position else 13 for index in range(3)]
+    assert counters == [3 + (0 if index == position else steps_on(path)) for index in range(3)]
     torch.testing.assert_close(parameters_of(optimizer, 6), parameters_of(reference, 6), rtol=1e-6, atol=1e-6)
 
 
@@ -307,7 +310,7 @@ def test_autograd_notices_that_a_step_has_changed_a_parameter(optimizer_class: A
     parameter = every_parameter(optimizer)[1]
     loss = (parameter * parameter).sum()
     loss.backward(retain_graph=True)
-    parameter.grad = parameter.grad.as_subclass(Elsewhere) if path == "device" else parameter.grad
+    parameter.grad = parameter.grad.as_subclass(KINDS.get(path, Tensor))
     optimizer.step()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -20,9 +22,20 @@ NOISE: dict[str, dict[str, Any]] = {
     "adaptive noise": {"sigma": 0.1, "adaptive_noise": True},
 }
 EVERY_NOISE = pytest.mark.parametrize("noise", NOISE.values(), ids=NOISE)
-PATHS = ("compiled", "torch", "device")
+
+needs_triton = pytest.mark.skipif(
+    find_spec("triton") is None or "TRITON_INTERPRET" not in os.environ,
+    reason="needs the extra `triton`, and no CUDA device, for which the kernels would be compiled",
+)
+KERNELS = pytest.param("kernels", marks=[needs_triton, pytest.mark.filterwarnings("ignore::RuntimeWarning")])
+PATHS = ("compiled", "torch", "device", KERNELS)
 EVERY_PATH = pytest.mark.parametrize("path", PATHS)
 SHAPES = ((5, 3), (7,), (2, 3, 4), (), (65, 64), (5000,))
+
+
+def steps_on(path: str) -> int:
+    """Enough steps to see an average move; the interpreter takes half a second for one."""
+    return 3 if path == "kernels" else 10
 
 
 class Elsewhere(Tensor):
@@ -31,11 +44,20 @@ class Elsewhere(Tensor):
     is_cpu = False
 
 
+class OnDevice(Elsewhere):
+    """Numbers on the CPU that claim to be on a CUDA device, where Triton's interpreter finds them."""
+
+    is_cuda = True
+
+
+KINDS = {"device": Elsewhere, "kernels": OnDevice}
+
+
 def make(optimizer_class: Any, path: str = "compiled", dtype: torch.dtype = torch.float32, **settings: Any) -> Any:
     """Two groups of three parameters; one more, which is float64, zero and idle, takes a step to plain torch."""
     generator = torch.Generator().manual_seed(0)
     tensors = [torch.randn(shape, generator=generator).to(dtype) for shape in SHAPES]
-    parameters = [nn.Parameter(each.as_subclass(Elsewhere) if path == "device" else each) for each in tensors]
+    parameters = [nn.Parameter(each.as_subclass(KINDS.get(path, Tensor))) for each in tensors]
     groups = [{"params": parameters[:3]}, {"params": parameters[3:], "weight_decay": 0.1, "beta_utility": 0.4}]
     if path == "torch":
         groups.append({"params": [nn.Parameter(torch.zeros(1, dtype=torch.float64))], "sigma": 0.0})
@@ -60,7 +82,7 @@ def take_steps(optimizer: Any, first: int, count: int, absent: Callable[[int, in
         generator = torch.Generator().manual_seed(100 + step)
         for index, parameter in enumerate(every_parameter(optimizer)):
             gradient = torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
-            gradient = gradient.as_subclass(Elsewhere) if isinstance(parameter.data, Elsewhere) else gradient
+            gradient = gradient.as_subclass(type(parameter.data))
             parameter.grad = None if absent(step, index) else gradient
             if parameter.dtype is torch.float64 and not parameter.detach().any():
                 parameter.grad = torch.zeros_like(parameter)

@@ -1,0 +1,192 @@
+"""The part of a UPGD step that Triton kernels compute on a CUDA device: four launches for any number of tensors.
+
+The CPU does not wait for the device, which has the counters too. CUDA graphs are not supported: a captured step would
+keep the settings and the addresses of the step that was captured.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import sysconfig
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlcore.optim import noise, upgd_triton
+from rlcore.optim.upgd_step import Averages, Group, UtilityExtremes
+
+KINDS: Final = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+AVERAGES: Final = ("utility", "first_moment", "second_moment", "direction_rms")
+COUNTERS: Final = ("step", "moment_step", "noise_step")
+
+
+class DevicePart:
+    """The contiguous float32, bfloat16 and float16 parameters of a step on one device, and their tables.
+
+    :param rows: of the table, up to the group
+    :param settings: rows of the settings, for each group
+    """
+
+    def __init__(self, rows: list[list[int]], settings: list[list[float]], device: torch.device) -> None:
+        table = np.array(rows, np.int64)
+        blocks = -(-table[:, len(AVERAGES) + len(COUNTERS) + 2] // noise.BLOCK)
+        ends, chosen = blocks.cumsum(), np.repeat(np.arange(len(rows)), blocks)
+        table = np.column_stack([table, ends - blocks, ends])
+        numbers = np.array(settings, np.float64).view(np.int64)
+        # One copy, which the CPU does not wait for. 16 divides the address of each part, else Triton compiles again.
+        parts = [np.pad(x.ravel(), (0, x.size % 2)) for x in (table, numbers, np.zeros(2, np.int64), chosen)]
+        host = torch.from_numpy(np.concatenate(parts))
+        host = host.pin_memory() if device.type == "cuda" else host
+        sizes = [len(x) for x in parts]
+        self._table, words, found, padded = torch.split(host.to(device, non_blocking=True), sizes)
+        self._settings, self._found = words.view(torch.float64), found.view(torch.int32)
+        self._rows = padded[: len(chosen)]  # a program for each
+        self._squares = torch.empty(len(chosen), dtype=torch.float64, device=device)
+        self._stds, self._results = torch.empty(len(rows), device=device), torch.empty(4, device=device)
+        self._made_for: Any = None
+        self._parameters: list[Tensor] = []
+        self._taken: list[bool] = []
+        self._has_moments = False
+
+    @classmethod
+    def of(
+        cls, updates: Sequence[Any], averages_of: Callable[[Group], Averages], kept: DevicePart | None
+    ) -> tuple[DevicePart | None, list[Any]]:
+        """Return the part of a step that the kernels compute, None if there is none, and the rest.
+
+        A float64 parameter leaves all to the rest, as its utility scales the others'. So do several devices, and
+        parameters that share memory, as the kernels change all at once.
+
+        :param kept: the part of the step before, which serves again if nothing has moved
+        """
+        device = updates[0].parameter.device
+        if not _supports(device) or any(
+            each.parameter.dtype is torch.float64 or each.parameter.device != device for each in updates
+        ):
+            return None, list(updates)
+        groups = {id(each.group): each.group for each in updates}
+        averages = {key: averages_of(group) for key, group in groups.items()}
+        for update in updates:
+            _count_on_device(update)
+        settings = [_settings(group, "noise_step" in averages[key]) for key, group in groups.items()]
+        made_for = settings, [(each.index, id(each.group), each.group["seed"]) for each in updates], _seen(updates)
+        if kept is None or kept._made_for != made_for:
+            numbers = {key: number for number, key in enumerate(groups)}
+            every = [_row(each, averages[id(each.group)], numbers[id(each.group)]) for each in updates]
+            rows = [row for row in every if row]
+            if not rows or _overlap([each.parameter for each, row in zip(updates, every, strict=True) if row]):
+                return None, list(updates)
+            kept = cls(rows, settings, device)
+            kept._made_for, kept._taken, kept._has_moments = made_for, [*map(bool, every)], "betas" in updates[0].group
+        kept._parameters = [each.parameter for each, taken in zip(updates, kept._taken, strict=True) if taken]
+        return kept, [each for each, taken in zip(updates, kept._taken, strict=True) if not taken]
+
+    def look(self, skipped: Tensor) -> None:
+        """Look for gradients that are not finite: such a step changes nothing.
+
+        :param skipped: number of such steps, int64; on the device
+        """
+        self._skipped = skipped
+        _launch(upgd_triton.look, self._rows, self._table, self._rows, self._settings, self._found)
+
+    def agree(self, finite: Tensor) -> Tensor:
+        """Return whether the step is made, which takes ``finite`` gradients elsewhere too; both 0-dimensional."""
+        bad = self._found[0]
+        bad.logical_or_(~finite)
+        taken: Tensor = bad == 0
+        return taken
+
+    def average(self) -> UtilityExtremes:
+        """Move all averages and count the step; return the extremes of the corrected utilities."""
+        shared = (self._settings, self._found, self._squares)
+        _launch(upgd_triton.average, self._rows, self._table, self._rows, *shared, self._has_moments)
+        own = (self._results, self._stds, self._skipped)
+        _launch(upgd_triton.reduce, self._stds, self._table, *shared, *own, self._has_moments)
+        return UtilityExtremes(self._results[upgd_triton.MAXIMUM.value], self._results[upgd_triton.MAGNITUDE.value])
+
+    def change(self, scale: float | Tensor | None) -> None:
+        """Change the parameters.
+
+        :param scale: divisor of the corrected utilities; None: the one of this part alone
+        """
+        if scale is not None:
+            self._results[upgd_triton.SCALE.value] = scale
+        shared = (self._settings, self._found, self._results, self._stds)
+        _launch(upgd_triton.change, self._rows, self._table, self._rows, *shared, self._has_moments)
+        # Autograd refuses to go back through a parameter that has changed since, if it is told.
+        torch.autograd.graph.increment_version(self._parameters)
+
+
+@cache
+def _supports(device: torch.device) -> bool:
+    """Say if Triton can compile for a device, for which it needs a C compiler and Python's headers.
+
+    Memory of the CPU, which only tests bring, is for its interpreter.
+    """
+    if device.type == "cpu":
+        return True
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    headers = Path(sysconfig.get_path("include"), "Python.h").is_file()
+    return compiler is not None and headers and torch.cuda.get_device_capability(device) >= (7, 0)
+
+
+def _launch(kernel: Any, programs: Tensor, *arguments: Any) -> None:
+    """Launch a kernel with as many programs as a tensor has elements."""
+    with torch.cuda.device_of(programs):  # type: ignore[no-untyped-call]
+        kernel[(len(programs),)](*arguments, num_warps=8, enable_fp_fusion=False)
+
+
+def _settings(group: Group, adapts: bool) -> list[float]:
+    """The row of a group; decays are logarithms, and e to the power of -1e9 is 0 like any power of 0."""
+
+    def average(beta: float) -> tuple[float, float]:
+        return math.log(beta) if beta > 0 else -1e9, 1 - beta
+
+    lr, betas = group["lr"], group.get("betas", (0.0, 0.0))
+    return [
+        *(1 - lr * group["weight_decay"], lr, *average(group["beta_utility"]), *average(betas[0]), *average(betas[1])),
+        *(group.get("eps", 1.0), group["sigma"], adapts, *average(group["noise_beta"]), group["min_noise_std"]),
+    ]
+
+
+def _count_on_device(update: Any) -> None:
+    for name in COUNTERS:
+        if not isinstance(count := update.state.get(name, update.parameter), Tensor):
+            update.state[name] = torch.full((), count, dtype=torch.int64, device=update.parameter.device)
+
+
+def _seen(updates: Sequence[Any]) -> list[Any]:
+    """Where each tensor of a step lies, and how; equal lists need equal tables."""
+    tensors = [tensor for each in updates for tensor in (each.parameter, each.gradient, *each.state.values())]
+    return [(each.data_ptr(), each.dtype, each.shape, each.is_contiguous(), each.is_neg()) for each in tensors]
+
+
+def _row(update: Any, averages: Averages, group: int) -> list[int]:
+    """The row of a parameter, empty where the kernels cannot take it."""
+    parameter, gradient, state = update.parameter, update.gradient, update.state
+    own = {name: state[name] for names in averages.values() for name in names}
+    if parameter.dtype not in KINDS or gradient.dtype is not parameter.dtype:
+        return []
+    if not all(each.is_contiguous() and not each.is_neg() for each in (parameter, gradient, *own.values())):
+        return []
+    if not all(each.dtype is torch.float32 for each in own.values()):
+        return []
+    own.update({name: state[name] for name in averages})
+    places = [own[name].data_ptr() if name in own else 0 for name in (*AVERAGES, *COUNTERS)]
+    seed = update.group["seed"]
+    signed = seed - 2**64 if seed >= 2**63 else seed
+    size, kind = parameter.numel(), KINDS[parameter.dtype]
+    return [parameter.data_ptr(), gradient.data_ptr(), *places, size, update.index, kind, signed, group]
+
+
+def _overlap(parameters: Sequence[Tensor]) -> bool:
+    spans = sorted((each.data_ptr(), each.data_ptr() + each.nbytes) for each in parameters)
+    return any(one[1] > other[0] for one, other in pairwise(spans))
