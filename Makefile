@@ -24,10 +24,11 @@ test: $(VENV)/.ready
 test-slow: $(VENV)/.ray
 	$(RUN) pytest -n 2 --dist worksteal -m slow
 
-# The adapters for other libraries on small trainings; takes five minutes. Tianshou needs older versions of packages that
-# are pinned, so it gets an environment of its own, which sees the other one.
+# The adapters for other libraries on small trainings, and kernels for CUDA devices in Triton's interpreter; takes six
+# minutes. Tianshou needs older versions of packages that are pinned, so it gets an environment of its own, which sees
+# the other one.
 libraries: $(VENV)/.libraries
-	$(RUN) pytest -n 2 --dist loadfile tests/engine/libraries
+	$(RUN) pytest -n 2 --dist loadfile tests/engine/libraries tests/core/optim/test_upgd_device.py
 	$(VENV)-tianshou/bin/python -m pytest tests/engine/libraries/test_tianshou.py
 
 # Both halves with the branches that they cover, of which at least 95 % have to be; takes half as long again as without.
@@ -71,7 +72,7 @@ bench: $(VENV)/.ready
 # the driver is too old for: make clean && make bench-cuda TORCH_INDEX=https://download.pytorch.org/whl/cu126
 # In an environment of your own, python -m benchmarks.cuda does the same. The CPU that it compares with gets all its cores.
 bench-cuda: $(VENV)/.ready
-	env -u OMP_NUM_THREADS $(RUN) benchmarks.cuda
+	env -u OMP_NUM_THREADS RLCORE_TRITON=1 $(RUN) benchmarks.cuda
 
 # The site, into site/, with warnings as errors; its environment has no torch. The variable silences an advertisement.
 docs: $(VENV)-docs/.ready
@@ -105,7 +106,7 @@ $(VENV)/.ray: $(VENV)/.ready
 	touch $@
 
 $(VENV)/.libraries: $(VENV)/.ready
-	$(RUN) pip install --quiet --editable '.[dev,libraries]'
+	$(RUN) pip install --quiet --editable '.[dev,libraries,triton]'
 	$(PYTHON) -m venv $(VENV)-tianshou
 	cd $(VENV)-tianshou/lib/python*/site-packages && ls -d $(CURDIR)/$(VENV)/lib/python*/site-packages > project.pth
 	grep -vE '^(pandas|virtualenv|filelock)==' constraints.txt > $(VENV)-tianshou/constraints.txt

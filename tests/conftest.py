@@ -17,6 +17,7 @@ DATABASE = Path(__file__).parents[1] / ".hypothesis" / "examples"
 
 torch.set_num_threads(1)
 
+os.environ["RLCORE_TRITON"] = "1"
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before anything imports Triton, which then runs kernels on the CPU
 

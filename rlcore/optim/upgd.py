@@ -7,6 +7,7 @@ ICLR 2024 (global, first-order utility).
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -40,8 +41,11 @@ from rlcore.optim.upgd_step import (
 
 @cache
 def device_part_class() -> Any:
-    """The kernels for CUDA devices; None without Triton, which the extra ``triton`` and torch for CUDA bring along."""
-    if find_spec("triton") is None:
+    """Return the kernels for CUDA devices; None without Triton, or where RLCORE_TRITON=1 does not ask for them.
+
+    They have to be asked for as long as no device has run their tests; Triton's interpreter has.
+    """
+    if os.environ.get("RLCORE_TRITON") != "1" or find_spec("triton") is None:
         return None
     from rlcore.optim.upgd_device import DevicePart
 
@@ -70,9 +74,10 @@ class UPGD(Optimizer):
     of the dtype's range are taken as that). Parameters without a gradient, or without elements, are left alone.
 
     Contiguous float32 parameters on the CPU are computed by compiled loops. Contiguous ones of at most 32 bits on a
-    CUDA device are computed by Triton kernels where Triton is installed and can compile, all others by torch. Where no
-    gradient lies on the CPU, a step does not wait for the device: the device skips a step with a non-finite gradient,
-    and ``skipped_steps`` counts it. The device needs float64. CUDA graphs are not supported.
+    CUDA device are computed by Triton kernels if the environment variable RLCORE_TRITON is 1 and Triton can compile,
+    all others by torch. Where no gradient lies on the CPU, a step does not wait for the device: the device skips a step
+    with a non-finite gradient, and ``skipped_steps`` counts it. The device needs float64. CUDA graphs are not
+    supported.
 
     :param params: parameters, named parameters or groups, as for any torch optimizer
     :param lr: step size, at least 0
