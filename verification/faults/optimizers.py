@@ -84,12 +84,12 @@ def maximum_of_uncorrected_averages(self: Any, extremes: UtilityExtremes) -> Sca
 @fault(
     "fnd-30-infinite-gradient-reaches-the-maximum",
     target="rlcore.optim.upgd:UPGD._update",
-    pins="b8bf62c3cf059ed6",
+    pins="2b62518c8b2d9d62",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
     """Apply the published rule: refuse no gradient, limit nothing, divide u by any max u."""
+    self._complete(updates)
     for update in updates:
-        self._complete(update)
         update.count(self._averages)
         beta, utility = update.group["beta_utility"], update.state["utility"]
         utility.mul_(beta).add_(-update.gradient * update.parameter, alpha=1 - beta)
@@ -130,12 +130,11 @@ def _unlimited_direction(update: Update) -> Tensor:
 @fault(
     "fnd-31-averages-only-of-a-fresh-state",
     target="rlcore.optim.upgd:UPGD._complete",
-    pins="a2cdad2329aa0f76",
+    pins="fb8af8db7505d9ac",
 )
-def averages_only_of_a_fresh_state(self: Any, update: Update) -> None:
+def averages_only_of_a_fresh_state(self: Any, updates: Sequence[Update]) -> None:
     """Create averages only when a parameter is first seen, not when a setting needs them later."""
-    if not update.state:
-        healthy("fnd-31-averages-only-of-a-fresh-state")(self, update)
+    healthy("fnd-31-averages-only-of-a-fresh-state")(self, [update for update in updates if not update.state])
 
 
 @fault(
