@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from rlverify.cli.console import mention
 from rlverify.cli.run_options import STDOUT, check_outputs, write_texts
-from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL
+from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, few
 from rlverify.scan.finding_formats import FINDING_FORMATS
 from rlverify.scan.scanning import scan as scan_paths
 
@@ -25,6 +26,9 @@ def scan(
     The exit code is 0 if nothing was found, 1 if something was, 2 if a path or an option cannot be used.
     """
     files = check_outputs({"output": output})
-    findings = scan_paths(paths)
+    left_out: list[Path] = []
+    findings = scan_paths(paths, left_out.append)
+    if left_out:
+        mention(f"note: left out {few(map(str, left_out))}; name a folder to scan it")
     write_texts(files or {"output": STDOUT}, {"output": FINDING_FORMATS[text_format](findings)})
     raise typer.Exit(CLAIM_FELL if findings else AS_EXPECTED)

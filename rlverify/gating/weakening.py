@@ -143,8 +143,9 @@ def _files(project: Project, paths: ReportPaths, base: Base) -> Iterator[Weakeni
         if kind == "test":
             continue
         lost, added = _edited(_content(path, before, json.loads), _content(path, after, partial(json_of, path=path)))
-        if len(lost) == len(added) == 1:
-            lost, added = _from_where_they_differ(*lost, *added)
+        if len(lost) == len(added):
+            pairs = [*map(_from_where_they_differ, lost, added)]
+            lost, added = [was for was, _ in pairs], [now for _, now in pairs]
         if lost or added:
             yield Weakening(kind, name, few(lost, between=BETWEEN_LINES), few(added, between=BETWEEN_LINES))
 
@@ -201,11 +202,11 @@ def _values(content: Any) -> str:
     return "\n".join(f"{name}: {value}" for name, value in _leaves("", content))
 
 
-def _from_where_they_differ(was: str, now: str) -> tuple[list[str], list[str]]:
+def _from_where_they_differ(was: str, now: str) -> tuple[str, str]:
     """Return two long lines without the words with which both begin, as only the first characters are shown."""
     apart = next((place for place, (old, new) in enumerate(zip(was, now, strict=False)) if old != new), 0)
     start = was[:apart].rfind(" ") + 1
-    return ([was], [now]) if start < MANY else ([f"... {was[start:]}"], [f"... {now[start:]}"])
+    return (was, now) if start < MANY else (f"... {was[start:]}", f"... {now[start:]}")
 
 
 def _edited(before: str, after: str) -> tuple[list[str], list[str]]:

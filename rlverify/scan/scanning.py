@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -28,31 +28,38 @@ _SERVE: Final = (
 )
 
 
-def scan(paths: Sequence[str | os.PathLike[str]]) -> tuple[ScanFinding, ...]:
+def scan(
+    paths: Sequence[str | os.PathLike[str]], on_skip: Callable[[Path], object] = lambda _: None
+) -> tuple[ScanFinding, ...]:
     """Return everything that these files, and the files in these folders, trust or would execute.
 
     Nothing is imported, unpickled or executed. A file that cannot be scanned gives a finding.
 
+    :param on_skip: is called with each folder that is left out: a virtual environment, or one of `SKIPPED_FOLDERS`
     :raises UsageError: if a path does not exist
     """
     if missing := [str(path) for path in map(Path, paths) if not os.path.lexists(path)]:
         raise UsageError(f"there is no file or folder {missing[0]!r}, so nothing was scanned; name one that exists")
-    return tuple(_findings(files_of(paths)))
+    return tuple(_findings(files_of(paths, on_skip)))
 
 
-def files_of(paths: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
-    """Yield each file once. Links to folders are not followed, and `SKIPPED_FOLDERS` are left out."""
+def files_of(paths: Sequence[str | os.PathLike[str]], on_skip: Callable[[Path], object]) -> Iterator[Path]:
+    """Yield each file once. Links to folders are not followed."""
     seen: set[Path] = set()
     for path in map(Path, paths):
-        for file in _files_in(path) if path.is_dir() else [path]:
+        for file in _files_in(path, on_skip) if path.is_dir() else [path]:
             if (place := file.absolute()) not in seen:
                 seen.add(place)
                 yield file
 
 
-def _files_in(folder: Path) -> Iterator[Path]:
+def _files_in(folder: Path, on_skip: Callable[[Path], object]) -> Iterator[Path]:
     for place, folders, files in os.walk(folder):
-        folders[:] = sorted(set(folders) - SKIPPED_FOLDERS)
+        for name in sorted(folders):
+            if name in SKIPPED_FOLDERS or Path(place, name, "pyvenv.cfg").is_file():
+                folders.remove(name)
+                on_skip(Path(place, name))
+        folders.sort()
         for name in sorted(files):
             yield Path(place, name)
 

@@ -30,6 +30,10 @@ def test_the_exit_code_is_the_answer(folder: Path) -> None:
     assert found.stdout.startswith("x.py:2: error: pickle.load executes what its input says [pickle-load]\n")
     clean = rlverify_here("scan", "safe", cwd=folder)
     assert (clean.returncode, clean.stdout, clean.stderr) == (0, "nothing found\n", "")
+    (folder / "safe" / ".venv").mkdir()
+    left = rlverify_here("scan", "safe", cwd=folder)
+    told = f"note: left out {Path('safe', '.venv')}; name a folder to scan it\n"
+    assert (left.returncode, left.stdout, left.stderr) == (0, "nothing found\n", told)
 
 
 @pytest.mark.parametrize(

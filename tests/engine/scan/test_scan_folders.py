@@ -42,10 +42,15 @@ def test_paths_are_scanned_in_their_order_and_each_file_once(tmp_path: Path) -> 
     assert [name for name, _ in rules(two, tmp_path, one)] == ["2.py", "1.py"]
 
 
-@pytest.mark.parametrize("name", sorted(SKIPPED_FOLDERS))
+@pytest.mark.parametrize("name", [*sorted(SKIPPED_FOLDERS), "env"])
 def test_some_folders_are_skipped(name: str, tmp_path: Path) -> None:
     write(tmp_path / "a" / name / "x.py")
-    assert rules(tmp_path) == []
+    if name == "env":
+        assert rules(tmp_path) == [("x.py", "pickle-load")]
+        write(tmp_path / "a" / name / "pyvenv.cfg", "")
+    left: list[Path] = []
+    assert scan([tmp_path], left.append) == ()
+    assert left == [tmp_path / "a" / name]
     assert rules(tmp_path / "a" / name) == [("x.py", "pickle-load")]
     assert {".git", ".venv", "node_modules", "__pycache__"} == SKIPPED_FOLDERS
 
@@ -132,7 +137,7 @@ def test_paths_are_reported_as_they_were_given(tmp_path: Path, monkeypatch: pyte
     write(tmp_path / "a" / "x.py")
     monkeypatch.chdir(tmp_path)
     assert [each.path for each in scan(["a"])] == ["a/x.py"]
-    assert [path.as_posix() for path in files_of(["."])] == ["a/x.py"]
+    assert [path.as_posix() for path in files_of(["."], print)] == ["a/x.py"]
     assert scan([]) == ()
 
 
