@@ -19,7 +19,7 @@ MOVED = (
     ("rlcore/functional/quantile.py", ("quantile_midpoints",)),
     ("rlcore/functional/categorical.py", ("_spacing",)),
     ("rlcore/functional/categorical.py", ("_project_positions",)),
-    ("rlcore/functional/categorical.py", ("_cross_entropy",)),
+    ("rlcore/functional/categorical.py", ("categorical_mean",)),
     ("rlcore/optim/upgd_step.py", ("root_mean_square",)),
     ("rlcore/optim/upgd_step.py", ("bounded",)),
     ("rlcore/optim/upgd_step.py", ("gate",)),
