@@ -48,7 +48,7 @@ def trained(executor: Executor, **options: Any) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("executor", [FromFiles(), LastFirst()], ids=["from files", "last first"])
 def test_neither_files_nor_the_order_in_which_turns_end_show(executor: Executor, expected: dict[str, bytes]) -> None:
-    assert len(expected) == 2 + 6 + 3
+    assert len(expected) == 3 + 6 + 3  # with the lock
     assert trained(executor) == expected
 
 
