@@ -28,7 +28,7 @@ REFERENCE = re.compile(r'<autoref[^>]* identifier="([^"]*)"[^>]*>(.*?)</autoref>
 ROLE = re.compile(r":(?:class|func|meth|attr):(?=<code>)")
 NESTED = re.compile(r"^  (?=- )", re.MULTILINE)
 LINES = re.compile(r"(\?plain=1#L\d+)-L\d+")
-TABLE = re.compile(r"<table>(?=(?:(?!</table>|<autoref| href=).)*</table>)", re.DOTALL)
+TABLE = re.compile(r"<table>(?=(?:(?!</table>| href=).)*</table>)", re.DOTALL)
 FOREIGN = re.compile(r'<(?:script|link|img|iframe)[^>]* (?:src|href)="(?:https?:)?//[^>]*>')
 SEARCH = 'data-md-component="search" role="dialog"'
 
