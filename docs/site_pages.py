@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
@@ -15,6 +16,8 @@ PATTERNS = (
     "*.md",
     "LICENSE",
     "docs/**/*.md",
+    "docs/*.css",
+    "docs/*.js",
     "reports/**/*.md",
     "reports/**/*.svg",
     f"{DOCUMENTS}*.md",
@@ -25,6 +28,9 @@ REFERENCE = re.compile(r'<autoref[^>]* identifier="([^"]*)"[^>]*>(.*?)</autoref>
 ROLE = re.compile(r":(?:class|func|meth|attr):(?=<code>)")
 NESTED = re.compile(r"^  (?=- )", re.MULTILINE)
 LINES = re.compile(r"(\?plain=1#L\d+)-L\d+")
+TABLE = re.compile(r"<table>(?=(?:(?!</table>| href=).)*</table>)", re.DOTALL)
+FOREIGN = re.compile(r'<(?:script|link|img|iframe)[^>]* (?:src|href)="(?:https?:)?//[^>]*>')
+SEARCH = 'data-md-component="search" role="dialog"'
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -45,5 +51,19 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(content: str, page: Any, **_: Any) -> str:
-    """Leave roles of Sphinx out of the Python API; on other pages, restore what only looks like a reference to it."""
+    """Leave roles of Sphinx out of the Python API; on other pages, restore what only looks like a reference to it.
+
+    A table without links gets the focus itself, so that the keyboard can scroll it.
+    """
+    content = TABLE.sub('<table tabindex="0">', content)
     return ROLE.sub("", content) if page.file.name == "api" else REFERENCE.sub(r"[\2][\1]", content)
+
+
+def on_post_page(output: str, page: Any = "404.html", **_: Any) -> str:
+    """Name the search for screen readers, and warn of what the page would load from another host."""
+    for tag in FOREIGN.findall(output):
+        get_plugin_logger(__name__).warning("%s loads from another host: %s", page, tag)
+    return output.replace(SEARCH, f'{SEARCH} aria-label="Search"')
+
+
+on_post_template = on_post_page

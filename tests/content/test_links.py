@@ -75,6 +75,12 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
     assert sorted(listed) == sorted(WRITTEN)
 
 
+def test_the_site_has_its_style_and_its_script_from_the_repository() -> None:
+    """Without a script of that name, the theme loads one from another host."""
+    names = re.findall(r"docs/[\w-]+\.(?:css|js)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert [name for name in names if (ROOT / name).is_file()] == ["docs/site.css", "docs/iframe-worker.js"]
+
+
 @pytest.mark.parametrize("found", [data(), generic(data())], ids=["pages of this project", "pages of every project"])
 def test_the_links_of_the_full_report_data_lead_somewhere(found: ReportData, tmp_path: Path) -> None:
     (tmp_path / "documents").mkdir()
