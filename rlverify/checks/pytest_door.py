@@ -146,6 +146,6 @@ def advice(record: CheckRecord) -> dict[str, str]:
     if library is not None and record.is_librarys and library.finding is not None:
         found = library.finding
         rows = {"cause": found.cause, "remedy": found.advice or rows["remedy"], "reports": found.reports or reports}
-    elif library is not None and library.other_causes and not record.finding.owners:  # else `why` says whose each is
+    elif library is not None and library.other_causes:
         rows = {"yours": f"{', '.join(library.other_causes)}; the other causes: {library.text}", **rows}
     return {**rows, "reports": ", ".join(f"{name} ({url})" for name, url in rows["reports"])}  # type: ignore[dict-item]

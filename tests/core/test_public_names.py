@@ -146,7 +146,7 @@ def test_importing_everything_warns_of_nothing() -> None:
         "import importlib, pkgutil, rlcore, rlverify, verification\n"
         "rooms = (rlcore, rlverify, verification)\n"
         "names = [m.name for p in rooms for m in pkgutil.walk_packages(p.__path__, p.__name__ + '.')]\n"
-        "extras = {'ray', 'torchrl', 'skrl', 'rsl_rl', 'tianshou'}\n"
+        "extras = {'ray', 'torchrl', 'skrl', 'rsl_rl', 'tianshou', 'triton'}\n"
         "for name in names:\n"
         "    if name.endswith('__main__'): continue\n"
         "    try: importlib.import_module(name)\n"

@@ -119,9 +119,8 @@ def project(rlverify: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.lstrip(), encoding="utf-8")
     told = run(rlverify, root, "reproduce", "CLIP-1")
-    pin = told.stdout.rpartition('set pins="')[2].partition('"')[0]
-    fault = root / "proofs" / "faults" / "gate.py"
-    fault.write_text(fault.read_text(encoding="utf-8").replace("PIN", pin), encoding="utf-8")
+    assert "then run `rlverify repin no-lower-end`" in told.stdout
+    assert run(rlverify, root, "repin", "no-lower-end").returncode == 0
     return root
 
 
