@@ -41,7 +41,7 @@ from rlcore.optim.upgd_step import (
 
 @cache
 def device_part_class() -> Any:
-    """Return the kernels for CUDA devices; None without Triton, or where RLCORE_TRITON=1 does not ask for them.
+    """Return the kernels for CUDA devices; None unless RLCORE_TRITON=1 asks for them, or without Triton.
 
     They have to be asked for as long as no device has run their tests; Triton's interpreter has.
     """
@@ -73,11 +73,11 @@ class UPGD(Optimizer):
     State is float32, or float64 for float64 parameters. It is finite for every finite input (magnitudes above a quarter
     of the dtype's range are taken as that). Parameters without a gradient, or without elements, are left alone.
 
-    Contiguous float32 parameters on the CPU are computed by compiled loops. Contiguous ones of at most 32 bits on a
-    CUDA device are computed by Triton kernels if the environment variable RLCORE_TRITON is 1 and Triton can compile,
-    all others by torch. Where no gradient lies on the CPU, a step does not wait for the device: the device skips a step
-    with a non-finite gradient, and ``skipped_steps`` counts it. The device needs float64. CUDA graphs are not
-    supported.
+    Contiguous float32 parameters on the CPU are computed by compiled loops, all others by torch. Where no gradient lies
+    on the CPU, a step does not wait for the device: the device skips a step with a non-finite gradient, and
+    ``skipped_steps`` counts it. The device needs float64. With ``RLCORE_TRITON=1`` in the environment, Triton kernels
+    make the whole step on a CUDA device if all parameters are contiguous, of at most 32 bits and on one device. CUDA
+    graphs are not supported.
 
     :param params: parameters, named parameters or groups, as for any torch optimizer
     :param lr: step size, at least 0
@@ -194,44 +194,24 @@ class UPGD(Optimizer):
     def _update(self, updates: Sequence[Update]) -> None:
         """Step all parameters of a call; their gradients are checked before any parameter changes."""
         self._check(updates)
-        device_part, others = self._device_part(updates)
-        if others:
-            self._require_finite(others, device_part)
-        self._complete(others)
-        for update in others:
-            update.count(self._averages)
-        part: Any = device_part
-        if device_part is None:
-            from rlcore.optim.upgd_kernel import CompiledPart  # imports Numba, which only the first step needs
+        if all(update.gradient.is_cuda for update in updates) and (kernels := device_part_class()):
+            self._complete(updates)
+            self._kept = kernels.of(updates, self._averages_of, self._kept)
+            if self._kept is not None:
+                self._skipped = self._kept.step(self._skipped)
+                return
+        from rlcore.optim.upgd_kernel import CompiledPart  # imports Numba, which only the first step needs
 
-            names = [name for names in self._averages.values() for name in names]
-            part, others = CompiledPart.of(others, names, self._coefficients)
+        self._require_finite(updates)
+        self._complete(updates)
+        for update in updates:
+            update.count(self._averages)
+        names = [name for names in self._averages.values() for name in names]
+        part, others = CompiledPart.of(updates, names, self._coefficients)
         plain = [(update, self._coefficients(update)) for update in others]
         extremes = [update.average(c) for update, c in plain] + ([part.average()] if part else [])
-        # A device that computes all gates by itself needs no launches for the divisor.
-        scale = None if device_part and not plain else self._gate_scale(joint_extremes(extremes))
-        self._change_plain(plain, scale)
-        if device_part:
-            device_part.change(scale)
-        elif part:
-            part.change(self._stds(part), scale)
-
-    def _device_part(self, updates: Sequence[Update]) -> tuple[Any, Sequence[Update]]:
-        """What the kernels for a CUDA device take of a step that waits for no gradient on the CPU, and the rest."""
-        part, others = None, updates
-        if all(each.gradient.is_cuda for each in updates) and (kind := device_part_class()):
-            self._complete(updates)
-            part, others = kind.of(updates, self._averages_of, self._kept)
-        if part:
-            device = updates[0].parameter.device
-            if not isinstance(self._skipped, Tensor) or self._skipped.device != device:
-                self._skipped = torch.full((), int(self._skipped), dtype=torch.int64, device=device)
-            part.look(self._skipped)
-        self._kept = part
-        return part, others
-
-    def _change_plain(self, plain: Sequence[tuple[Update, Coefficients]], scale: Any) -> None:
-        noises = noises_of([update for update, _ in plain if update.group["sigma"] > 0])
+        scale = self._gate_scale(joint_extremes(extremes))
+        noises = noises_of([update for update in others if update.group["sigma"] > 0])
         for update, c in plain:
             direction = update.direction(c)
             if update.group["sigma"] > 0:
@@ -239,11 +219,12 @@ class UPGD(Optimizer):
                 drawn = next(noises).to(direction.dtype).view(direction.shape)
                 direction = bounded(direction + drawn * std)
             update.change(c, direction, scale)
-
-    def _stds(self, part: Any) -> Sequence[Scalar]:
-        if not any(self._adapts(group) for group in self.param_groups):
-            return [update.group["sigma"] for update in part.updates]
-        return [self._noise_std(*each) for each in zip(part.updates, part.direction_rms(), strict=True)]
+        if part:
+            stds = [update.group["sigma"] for update in part.updates]
+            if any(self._adapts(group) for group in self.param_groups):
+                pairs = zip(part.updates, part.direction_rms(), strict=True)
+                stds = [self._noise_std(*each) for each in pairs]
+            part.change(stds, scale)
 
     def _check(self, updates: Sequence[Update]) -> None:
         for index, group in enumerate(self.param_groups):
@@ -263,7 +244,7 @@ class UPGD(Optimizer):
                         "made: the parameter has got other memory since. Build the optimizer again."
                     )
 
-    def _require_finite(self, updates: Sequence[Update], device_part: Any) -> None:
+    def _require_finite(self, updates: Sequence[Update]) -> None:
         if any(update.gradient.is_cpu for update in updates):
             from rlcore.optim.upgd_kernel import are_finite
 
@@ -276,10 +257,7 @@ class UPGD(Optimizer):
                 "reach every parameter. Nothing was changed; look at the loss and the inputs of this batch.",
             )
         finite = torch.nn.utils.get_total_norm([update.gradient for update in updates], math.inf).isfinite()
-        if device_part:
-            finite = device_part.agree(finite)
-        else:
-            self._skipped = self._skipped + ~finite
+        self._skipped = self._skipped + ~finite
         for update in updates:
             update.taken = finite.to(update.parameter.device)
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from rlcore.optim import noise, upgd_triton
-from rlcore.optim.upgd_step import Averages, Group, UtilityExtremes
+from rlcore.optim.upgd_step import Averages, Group
 
 KINDS: Final = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 AVERAGES: Final = ("utility", "first_moment", "second_moment", "direction_rms")
@@ -29,7 +29,7 @@ COUNTERS: Final = ("step", "moment_step", "noise_step")
 
 
 class DevicePart:
-    """The contiguous float32, bfloat16 and float16 parameters of a step on one device, and their tables.
+    """The tables of the parameters of a step: contiguous float32, bfloat16 and float16 on one device.
 
     :param rows: of the table, up to the group
     :param settings: rows of the settings, for each group
@@ -50,28 +50,25 @@ class DevicePart:
         self._settings, self._found = words.view(torch.float64), found.view(torch.int32)
         self._rows = padded[: len(chosen)]  # a program for each
         self._squares = torch.empty(len(chosen), dtype=torch.float64, device=device)
-        self._stds, self._results = torch.empty(len(rows), device=device), torch.empty(4, device=device)
+        self._stds, self._results = torch.empty(len(rows), device=device), torch.empty(2, device=device)
         self._made_for: Any = None
         self._parameters: list[Tensor] = []
-        self._taken: list[bool] = []
         self._has_moments = False
 
     @classmethod
     def of(
         cls, updates: Sequence[Any], averages_of: Callable[[Group], Averages], kept: DevicePart | None
-    ) -> tuple[DevicePart | None, list[Any]]:
-        """Return the part of a step that the kernels compute, None if there is none, and the rest.
+    ) -> DevicePart | None:
+        """Return the tables of a step; None if the kernels cannot make all of it.
 
-        A float64 parameter leaves all to the rest, as its utility scales the others'. So do several devices, and
-        parameters that share memory, as the kernels change all at once.
+        They cannot where a tensor is strided or of 64 bits, on several devices, and where parameters share memory, as
+        all are changed at once.
 
-        :param kept: the part of the step before, which serves again if nothing has moved
+        :param kept: the tables of the step before, which serve again if nothing has moved
         """
         device = updates[0].parameter.device
-        if not _supports(device) or any(
-            each.parameter.dtype is torch.float64 or each.parameter.device != device for each in updates
-        ):
-            return None, list(updates)
+        if not _supports(device) or any(each.parameter.device != device for each in updates):
+            return None
         groups = {id(each.group): each.group for each in updates}
         averages = {key: averages_of(group) for key, group in groups.items()}
         for update in updates:
@@ -80,49 +77,30 @@ class DevicePart:
         made_for = settings, [(each.index, id(each.group), each.group["seed"]) for each in updates], _seen(updates)
         if kept is None or kept._made_for != made_for:
             numbers = {key: number for number, key in enumerate(groups)}
-            every = [_row(each, averages[id(each.group)], numbers[id(each.group)]) for each in updates]
-            rows = [row for row in every if row]
-            if not rows or _overlap([each.parameter for each, row in zip(updates, every, strict=True) if row]):
-                return None, list(updates)
+            rows = [_row(each, averages[id(each.group)], numbers[id(each.group)]) for each in updates]
+            if not all(rows) or _overlap([each.parameter for each in updates]):
+                return None
             kept = cls(rows, settings, device)
-            kept._made_for, kept._taken, kept._has_moments = made_for, [*map(bool, every)], "betas" in updates[0].group
-        kept._parameters = [each.parameter for each, taken in zip(updates, kept._taken, strict=True) if taken]
-        return kept, [each for each, taken in zip(updates, kept._taken, strict=True) if not taken]
+            kept._made_for, kept._has_moments = made_for, "betas" in updates[0].group
+        kept._parameters = [each.parameter for each in updates]
+        return kept
 
-    def look(self, skipped: Tensor) -> None:
-        """Look for gradients that are not finite: such a step changes nothing.
+    def step(self, skipped: Tensor | int) -> Tensor:
+        """Make the step, or nothing where a gradient is not finite; return how many such steps there were.
 
-        :param skipped: number of such steps, int64; on the device
+        :param skipped: how many there were before
         """
-        self._skipped = skipped
-        _launch(upgd_triton.look, self._rows, self._table, self._rows, self._settings, self._found)
-
-    def agree(self, finite: Tensor) -> Tensor:
-        """Return whether the step is made, which takes ``finite`` gradients elsewhere too; both 0-dimensional."""
-        bad = self._found[0]
-        bad.logical_or_(~finite)
-        taken: Tensor = bad == 0
-        return taken
-
-    def average(self) -> UtilityExtremes:
-        """Move all averages and count the step; return the extremes of the corrected utilities."""
-        shared = (self._settings, self._found, self._squares)
-        _launch(upgd_triton.average, self._rows, self._table, self._rows, *shared, self._has_moments)
-        own = (self._results, self._stds, self._skipped)
-        _launch(upgd_triton.reduce, self._stds, self._table, *shared, *own, self._has_moments)
-        return UtilityExtremes(self._results[upgd_triton.MAXIMUM.value], self._results[upgd_triton.MAGNITUDE.value])
-
-    def change(self, scale: float | Tensor | None) -> None:
-        """Change the parameters.
-
-        :param scale: divisor of the corrected utilities; None: the one of this part alone
-        """
-        if scale is not None:
-            self._results[upgd_triton.SCALE.value] = scale
-        shared = (self._settings, self._found, self._results, self._stds)
-        _launch(upgd_triton.change, self._rows, self._table, self._rows, *shared, self._has_moments)
+        if not isinstance(skipped, Tensor) or skipped.device != self._table.device:
+            skipped = torch.full((), int(skipped), dtype=torch.int64, device=self._table.device)
+        tables, moments = (self._table, self._rows, self._settings, self._found), self._has_moments
+        _launch(upgd_triton.look, self._rows, *tables)
+        _launch(upgd_triton.average, self._rows, *tables, self._squares, moments)
+        found = (self._table, self._settings, self._found, self._squares)
+        _launch(upgd_triton.reduce, self._stds, *found, self._results, self._stds, skipped, moments)
+        _launch(upgd_triton.change, self._rows, *tables, self._results, self._stds, moments)
         # Autograd refuses to go back through a parameter that has changed since, if it is told.
         torch.autograd.graph.increment_version(self._parameters)
+        return skipped
 
 
 @cache

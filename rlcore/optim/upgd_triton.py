@@ -26,7 +26,8 @@ KEPT, LR, UTILITY_DECAY, UTILITY_WEIGHT, FIRST_DECAY, FIRST_WEIGHT = map(tl.cons
 SECOND_DECAY, SECOND_WEIGHT, EPS, SIGMA, ADAPTS = map(tl.constexpr, range(6, 11))
 NOISE_DECAY, NOISE_WEIGHT, LEAST_NOISE, SETTINGS = map(tl.constexpr, range(11, 15))
 FLOATS, COUNTER = tl.constexpr(tl.pointer_type(tl.float32)), tl.constexpr(tl.pointer_type(tl.int64))
-TAKEN, SCALE, MAXIMUM, MAGNITUDE = map(tl.constexpr, range(4))
+MAXIMUM, MAGNITUDE = tl.constexpr(1), tl.constexpr(2)
+TAKEN, SCALE = tl.constexpr(0), tl.constexpr(1)
 
 
 @triton.jit
@@ -164,8 +165,6 @@ def reduce(table, settings, found, squares, results, stds, skipped, HAS_MOMENTS:
         magnitude = tl.load(found + MAGNITUDE).to(tl.float32, bitcast=True)
         tl.store(results + TAKEN, 1.0 - bad.to(tl.float32))
         tl.store(results + SCALE, tl.where(maximum > 0, maximum, tl.where(magnitude > 0, magnitude, 1.0)))
-        tl.store(results + MAXIMUM, maximum)
-        tl.store(results + MAGNITUDE, magnitude)
         tl.store(skipped, tl.load(skipped) + bad)
     if bad == 0:
         _count(row, STEP)
