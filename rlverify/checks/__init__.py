@@ -15,6 +15,7 @@ from rlverify.checks.adapters.adapter import Adapter, NotSupportedError
 from rlverify.checks.adapters.script import Script
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, KnownFailure, Proof, Status
+from rlverify.checks.engine.kinds import CheckOptions
 from rlverify.checks.engine.rule_runs import check_algorithm, check_subject
 from rlverify.checks.engine.subjects import Subject, subject
 from rlverify.checks.pytest_door import details, parametrize_with_checks, table
@@ -37,6 +38,7 @@ OF_TORCH: Final = {
 __all__ = [
     "Adapter",
     "CheckFinding",
+    "CheckOptions",
     "CheckRecord",
     "KnownFailure",
     "NotSupportedError",

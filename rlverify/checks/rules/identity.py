@@ -160,19 +160,18 @@ def targets_follow(session: SubjectSession) -> CheckFinding:
         raise NotSupportedError("the model has no target networks; if it has, name them in Adapter.target_modules()")
     before = [[_floats(each) for each in pair] for pair in pairs]
     _train(session, model)
-    follow, lead = (
-        [set(unequal(was[n], _floats(pair[n]))) for was, pair in zip(before, pairs, strict=True)] for n in (0, 1)
-    )
-    if any(follow):
-        places = [place_of(model, each) for each in targets]
-        moved = [f"{place}.{name}" for place, names in zip(places, lead, strict=True) for name in names]
-        left = [
-            f"{place}.{name}"
-            for place, names, follows, (old, _) in zip(places, lead, follow, before, strict=True)
-            for name in old
-            if name in names - follows
-        ]
-        seen = f"{len(left)} of {len(moved)} tensors of target networks stay as they were: {listed(left)}"
+    changed = [
+        [set(unequal(was, _floats(each))) for was, each in zip(old, pair, strict=True)]
+        for old, pair in zip(before, pairs, strict=True)
+    ]
+    if any(follows for follows, _ in changed):
+        left: list[str] = []
+        for target, (follows, leads) in zip(targets, changed, strict=True):
+            if names := sorted(leads - follows):
+                place = place_of(model, target)
+                left += [f"{place}.{name}" for name in names]
+        count = sum(len(leads) for _, leads in changed)
+        seen = f"{len(left)} of {count} tensors of target networks stay as they were: {listed(left)}"
         return failing(seen, where=left[0], causes=left) if left else passing()
     seen = f"{sum((session.steps, session.steps_after))} steps of training move no target network"
     kind = attempt(lambda: _library_that_moves_its_targets(session, type(model)))  # an adapter may know yours alone
