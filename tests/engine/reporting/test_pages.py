@@ -75,7 +75,7 @@ def test_distinct_faults_that_do_harm_are_counted_by_severity_and_by_who_states_
     reported = measured(simple(6, kind="finding", assessed="critical", basis="reported"), healthy=2, faulty=0)
     index = render_all(data_of((reported, stated, again, harmless, found)))["index.md"]
     assert "- Bugs: 3 distinct faults do harm if they are planted: 3 critical. Documents state 1 of them; 1 we" in index
-    assert "1 the original project reported, which nobody can check here (critical among them: [TOY-06]" in index
+    assert "1 the original project reported, which cannot be checked here (critical among them: [TOY-06]" in index
     assert re.findall(r"^\d\. \*\*\[(TOY-\d+)\]", index, re.MULTILINE) == ["TOY-02", "TOY-04", "TOY-06"]
     assert "confidence low. Reported by the original project, and not checkable here." in index
 
