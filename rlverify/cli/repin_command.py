@@ -76,7 +76,7 @@ def _difference(member: Callable[..., Any], base: Base | None, pinned: str) -> I
         yield from (f"  + {line}" for line in now)
         return
     if source_digest(text or "", name) != pinned:
-        yield "  the base does not have what was pinned either; name an older one with --base"
+        yield "  the base does not have what was pinned; name an older one with --base"
     yield from (f"  {line}" for line in list(unified_diff(was, now, lineterm=""))[2:])
 
 

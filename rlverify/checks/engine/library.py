@@ -71,12 +71,9 @@ def _distribution_of(package: str) -> tuple[str, str]:
 def library_failure(rule: Rule, finding: CheckFinding, twin: Twin) -> LibraryFailure | None:
     """What the library's own class has of a failure; None if it has nothing of it, or the rule is about your code."""
     shared: Sequence[str]
-    if rule.blamed == "caller":
+    if rule.blamed == "caller" or (rule.blamed == "owner" and any(each.is_yours for each in finding.owners)):
         return None
-    if rule.blamed == "owner":
-        pairs = zip(finding.causes, finding.owners, strict=False)
-        shared = [cause for cause, owner in pairs if not owner.is_yours] if finding.owners else finding.causes
-    elif twin.session is None:
+    if twin.session is None or rule.blamed == "owner":
         shared = finding.causes
     else:
         found = attempt(lambda: rule.function(twin.session))  # type: ignore[arg-type]

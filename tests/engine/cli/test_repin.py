@@ -70,7 +70,7 @@ def test_a_pin_that_is_older_than_the_base_is_told(checkout: Path) -> None:
     replace(checkout / "toyproject/target.py", CLIP, FASTER)
     commit(checkout, "faster")
     commit_of_words(checkout)
-    told = "  the base does not have what was pinned either; name an older one with --base"
+    told = "  the base does not have what was pinned; name an older one with --base"
     first = git(checkout, "rev-list", "--max-parents=0", "HEAD")
     copy = shutil.copytree(checkout, checkout.parent / "copy")
     assert told in repin(checkout)[1]
