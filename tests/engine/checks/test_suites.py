@@ -217,7 +217,7 @@ def test_rules_for_any_algorithm_are_added_by_name() -> None:
 
 def test_what_cannot_be_added_is_refused() -> None:
     made = suite_of(lambda _: Tiny(), checks.holds(is_trained))
-    with pytest.raises(UnknownRuleError, match="no check is named 'resumes'"):
+    with pytest.raises(UnknownRuleError, match="no check is named 'resumes'; did you mean 'resume_is_exact'"):
         made.add("resumes")
     with pytest.raises(ValueError, match="'tiny' has a check 'is_trained' already; give it another name"):
         made.add(checks.holds(is_trained))

@@ -19,7 +19,7 @@ POINTS, PAGE, TEMPLATE = "reports/measured/points.json", "reports/notes.md", "en
 HELPER, OTHER, SETTINGS = "tests/conftest.py", "tests/test_other.py", "pyproject.toml"
 AUDIT, GAIN, EVIDENCE = "reports/full_audit.json", "reports/evidence/FIG-GAIN.json", "reports/evidence/TOY-02.json"
 FILES = {
-    NOTES: "# Notes\n\nThe mean is not the largest.\n",
+    NOTES: "# Notes\n\nOf all averages that there are here, the mean is not the largest.\n",
     POINTS: '{"logarithmic": true, "x": [1, 10],\n"y": [0.01, 0.95]}\n',
     TEMPLATE: "it is {{ verdict }}\n",
     PAGE: "All is well.\n",
@@ -88,7 +88,7 @@ WEAKER = [
     ("seeds", "TOY-01", TOYS, "seeds = [0, 1]", "seeds = [1, 2]", "0, 1", "1, 2"),
     ("cites", "TOY-04", TOYS, 'cites = ["notes:3"]', "", "notes:3", ""),
     ("killed by", "TOY-01", TOYS, "::test_restore", "", f"{TESTS}::test_restore", TESTS),
-    ("document", NOTES, NOTES, "not ", "", "The mean is not the largest.", "The mean is the largest."),
+    ("document", NOTES, NOTES, "not ", "", "... not the largest.", "... the largest."),
     ("probe", PROBES, PROBES, "before.add(value)", "before.add(1)", "before.add(value)", "before.add(1)"),
     ("helper of tests", HELPER, HELPER, "= 1", "= 2", "LIMIT = 1", "LIMIT = 2"),
     ("test removed", OTHER, OTHER, "test_other", "other", "test_other", ""),
@@ -256,3 +256,8 @@ def test_the_text_has_some_of_each_kind_and_the_table_all() -> None:
     assert "| severity | TOY-0 | high \\| low | none none" in table_of_weakened(many)
     assert lines_of_weakened(()) == []
     assert table_of_weakened(()) == ""
+
+
+def test_zeros_are_no_base_as_github_gives_them_for_a_new_branch(checkout: Path) -> None:
+    done = answer(checkout, "gate", "TOY-02", "--base", "0" * 40)
+    assert (done.returncode, "knows no commit" in done.stderr) == (0, False)

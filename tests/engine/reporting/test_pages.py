@@ -321,6 +321,8 @@ def test_an_effect_size_is_shown_as_a_number(effect: float | None, shown: str) -
         (("first update", "first update after a change"), ["first update / update after a change"]),
         (("steps in A", "steps in B", "steps in C", "steps in D"), ["steps in A / B / C / and 1 more"]),
         (("count", "mean"), ["count", "mean"]),
+        (("count after a load", "mean after a load", "steps after a load"), ["count", "mean", "steps"]),
+        (("a load", "b load"), ["a load", "b load"]),
     ],
 )
 def test_symptoms_with_the_same_values_share_a_row_if_they_begin_alike(names: tuple[str, ...], told: list[str]) -> None:
@@ -332,6 +334,7 @@ def test_symptoms_with_the_same_values_share_a_row_if_they_begin_alike(names: tu
     assert record.evidence is not None
     text = page("bug-report.md", replace(record, evidence=replace(record.evidence, variants=variants)))  # type: ignore[arg-type]
     assert re.findall(r"^\| (.*?) \| 1 \| \*\*0\*\* \|$", text, re.MULTILINE) == told
+    assert ("| value after a load | healthy |" in text) == ("mean after a load" in names)
 
 
 def test_a_symptom_that_is_as_expected_everywhere_is_shown_in_full_only() -> None:
