@@ -439,6 +439,7 @@ class TestSharedRuns:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("processes")
 def test_the_records_are_the_same_in_every_process() -> None:
     code = (
         "from rlverify.checks import check_algorithm\n"
