@@ -215,7 +215,7 @@ def _judged(rule: Rule, session: SubjectSession, runs: Runs, base: CheckRecord, 
         runs.findings.pop(rule.name, None)
     finding = _finding(rule, session, runs.findings)
     base = replace(base, finding=finding)
-    if finding.status is Status.FAIL and base.known is None:
+    if finding.status is Status.FAIL:
         return _of_the_library(rule, session, runs, base)
     if finding.status is not Status.PASS:
         return base
@@ -234,7 +234,7 @@ def _of_the_library(rule: Rule, session: SubjectSession, runs: Runs, failed: Che
     runs.twin = runs.twin or (twin_of(session),)
     twin = runs.twin[0]
     library = None if twin is None else library_failure(rule, failed.finding, twin)
-    if twin is None or twin.session is None or library is None or failed.finding.causes:
+    if twin is None or twin.session is None or library is None or failed.finding.causes or failed.known is not None:
         return replace(failed, library=library)
     seen = f"{failed.finding.seen}; {library.text}, and no cause was looked for that would be yours alone"
     return replace(failed, finding=replace(failed.finding, status=Status.INCONCLUSIVE, seen=seen))
