@@ -41,10 +41,10 @@ def main() -> None:
         data.write_text(text_of(report), encoding="utf-8")
     report = read_field_report(data)
     data.with_suffix(".md").write_text(render_field_report(report), encoding="utf-8")
-    known = KNOWN if arguments.output == FOLDER else arguments.output
+    folder = KNOWN if arguments.output == FOLDER else arguments.output
     for name, found in of_libraries(report).items():
         text = canonical_json([asdict(each) for each in found])
-        (known / f"{name}.json").write_text(text, encoding="utf-8")
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 def _say(task: FieldTask, seconds: float) -> None:

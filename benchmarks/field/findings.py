@@ -108,15 +108,16 @@ def findings(checked: Sequence[Checked], shown: Iterable[Shown] = ()) -> list[Fi
 
 
 def of_libraries(report: FieldReport) -> dict[str, list[LibraryFinding]]:
-    """The findings about algorithms for each library and version, ``stable-baselines3-2.9.2``, by their numbers."""
+    """The findings for each library and version, ``stable-baselines3-2.9.2``, by their numbers on the page."""
     found: dict[str, list[LibraryFinding]] = {}
-    for number, each in enumerate(findings(report.algorithms), start=1):
+    for number, each in enumerate([*findings(report.algorithms), *findings(report.optimizers)], start=1):
         written = each.explanation
         reports = tuple((bug.name, bug.url) for bug in written.known)
         for library in dict.fromkeys(case.checked.library for case in each.cases):
             names = tuple(dict.fromkeys(case.checked.name for case in each.cases if case.checked.library == library))
             of = LibraryFinding(each.check, number, written.headline, written.cause, written.advice, reports, names)
-            found.setdefault(f"{library}-{report.versions[library]}", []).append(of)
+            version = report.versions[library].partition("+")[0]
+            found.setdefault(f"{library}-{version}", []).append(of)
     return found
 
 

@@ -50,7 +50,7 @@ def twin_of(session: SubjectSession) -> Twin | None:
     if isinstance(found, Crash):
         return None
     name, algorithm, is_same, package = found
-    library, adapter = _distribution_of(package), adapter_named(name)
+    library, adapter = distribution_of(package), adapter_named(name)
 
     def factory() -> Any:
         return adapter.library_twin(session.factory())
@@ -59,13 +59,13 @@ def twin_of(session: SubjectSession) -> Twin | None:
     return Twin(None if is_same else own, algorithm, library)
 
 
-def _distribution_of(package: str) -> tuple[str, str]:
-    """The name and the version of the distribution that a package is of."""
+def distribution_of(package: str) -> tuple[str, str]:
+    """The name and the version of the distribution that a package is of; ``2.13.0`` for ``2.13.0+cpu``."""
     try:
         found = metadata.distribution(package)
     except metadata.PackageNotFoundError:  # of another name; all that is installed has to be read
         found = metadata.distribution(metadata.packages_distributions()[package][0])
-    return found.name.lower().replace("_", "-"), found.version
+    return found.name.lower().replace("_", "-"), found.version.partition("+")[0]
 
 
 def library_failure(rule: Rule, finding: CheckFinding, twin: Twin) -> LibraryFailure | None:
@@ -79,7 +79,7 @@ def library_failure(rule: Rule, finding: CheckFinding, twin: Twin) -> LibraryFai
         found = attempt(lambda: rule.function(twin.session))  # type: ignore[arg-type]
         if isinstance(found, Crash) or found.status is not Status.FAIL:
             return None
-        shared = found.causes
+        shared = finding.causes if rule.blamed == "rule" else found.causes
     other = [each for each in finding.causes if not any(is_below(each, known) for known in shared)]
     known = findings_of(*twin.library).get(rule.name)
     is_known = known is not None and twin.algorithm in known.algorithms

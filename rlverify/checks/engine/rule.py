@@ -16,7 +16,7 @@ from rlverify.checks.state.tree import unequal
 from rlverify.records.attempts import attempt
 from rlverify.records.claims import Severity
 
-Blamed = Literal["class", "owner", "caller"]
+Blamed = Literal["class", "rule", "owner", "caller"]
 CheckFunction = Callable[[SubjectSession], CheckFinding]
 RULES: Final[dict[str, Rule]] = {}
 
@@ -29,8 +29,8 @@ class Rule:
     :param rests_on: rules that have to pass before this one means anything
     :param faults: those that can be planted into a subject to prove that the rule detects them
     :param must_be_proven: whether a pass that no fault proves is a failure, as it is for a claim about a fault
-    :param blamed: who is to blame for a failure: the library if its own class fails in the same way, the owner of the
-        cause, or always the caller, whose factory or promise the rule is about
+    :param blamed: who is to blame for a failure: the library if its own class fails in the same way (``rule``: whatever
+        the cause), the owner of the cause, or always the caller, whose factory or promise the rule is about
     """
 
     name: str

@@ -25,7 +25,17 @@ from rlverify.checks.rules.optimizer_faults import (
 from rlverify.checks.state.tree import walk
 from rlverify.records.attempts import Crash, attempt
 
-OPTIMIZERS: Final = Kind[OptimizerSubject]("optimizers", "check_optimizer")
+
+def _nearest(subject: OptimizerSubject) -> tuple[type, OptimizerSubject | None]:
+    """The class of `torch.optim` that an optimizer is or derives from; Adam if it is of another kind."""
+    own = type(subject.start().optimizer)
+    classes = (each for each in own.__mro__ if each.__module__.startswith("torch.optim."))
+    kind = next(classes, torch.optim.Optimizer)
+    kind = torch.optim.Adam if kind is torch.optim.Optimizer else kind
+    return kind, None if own is kind else OptimizerSubject(kind)
+
+
+OPTIMIZERS: Final = Kind[OptimizerSubject]("optimizers", "check_optimizer", nearest=_nearest)
 STEPS: Final = 5
 HUGE: Final = 1e25
 """A gradient whose square is infinite in single precision, while it is finite itself."""

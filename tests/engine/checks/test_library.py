@@ -95,7 +95,10 @@ def test_what_the_library_loses_as_well_is_known() -> None:
     assert not found.is_unexpected
     assert found.outcome == "fail, known in stable-baselines3 2.9.2 (field report #2)"
     expected = record("resume_is_exact", expected="issue 7")
-    assert outcome_words(expected) == "as expected: issue 7; all that is left is known in stable-baselines3 2.9.2 (field report #2)"
+    assert (
+        outcome_words(expected)
+        == "as expected: issue 7; all that is left is known in stable-baselines3 2.9.2 (field report #2)"
+    )
 
 
 def local() -> PPO:

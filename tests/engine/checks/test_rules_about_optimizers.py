@@ -84,6 +84,32 @@ def test_a_factory_that_raises_gives_an_error() -> None:
     assert "ZeroDivisionError" in record.finding.seen
 
 
+class OwnSGD(torch.optim.SGD):
+    """Nothing of its own."""
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "check", "nearest"),
+    [
+        (torch.optim.RMSprop, "huge_gradients_stay_finite", "RMSprop"),
+        (OwnSGD, "non_finite_gradients_do_not_stay", "SGD"),
+        (tiny.TrustsGradients, "non_finite_gradients_do_not_stay", "Adam"),
+        (tiny.SharesState, "load_state_dict_copies", "Adam"),
+        (tiny.StaysEvaluated, "evaluation_changes_nothing", ""),
+        (tiny.CopyStartsAgain, "deepcopy_continues", ""),
+    ],
+)
+def test_what_the_nearest_class_of_torch_fails_too_counts_only_if_strict(
+    optimizer: type[torch.optim.Optimizer], check: str, nearest: str
+) -> None:
+    (record,) = check_optimizer(optimizer, checks=[check])
+    assert (record.library.algorithm if record.library else "") == nearest
+    assert record.outcome.startswith("fail, known in torch ") == bool(nearest)
+    assert record.is_unexpected == (not nearest)
+    (record,) = check_optimizer(optimizer, checks=[check], strict=True)
+    assert record.is_unexpected
+
+
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(UnknownRuleError, match="no check is named 'nothing'; choose from state_dict_continues"):
         check_optimizer(torch.optim.SGD, checks=["nothing"])
