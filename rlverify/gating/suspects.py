@@ -79,16 +79,18 @@ def _recording(codes: set[CodeType], files: set[Path]) -> Iterator[None]:
             codes.add(frame.f_code)
 
     def on_audit(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "open" and isinstance(arguments[0], str):
+        if is_on and event == "open" and isinstance(arguments[0], str):
             files.add(Path(arguments[0]).resolve())
 
-    sys.addaudithook(on_audit)  # which cannot be removed; it ends with the process
+    is_on = True
+    sys.addaudithook(on_audit)  # which cannot be removed
     profiler = cProfile.Profile(subcalls=False, builtins=False)
     threading.setprofile(on_event)
     profiler.enable()
     try:
         yield
     finally:
+        is_on = False
         profiler.disable()
         threading.setprofile(None)
         codes |= {each.code for each in profiler.getstats() if isinstance(each.code, CodeType)}
