@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 from rlverify.checks import rules as _rules  # noqa: F401  # registers them
-from rlverify.checks import suite_checks as checks
+from rlverify.checks import suites as checks
 from rlverify.checks.adapters.adapter import Adapter, NotSupportedError
 from rlverify.checks.adapters.script import Script
 from rlverify.checks.engine import faults as faults

@@ -24,11 +24,10 @@ from rlverify.checks.engine.check_records import (
     known_failure,
 )
 from rlverify.checks.engine.isolation import Failed, Server, in_process, is_copied_by_fork
-from rlverify.checks.engine.library import library_failure, twin_of
 from rlverify.checks.engine.rule import RULES, Rule, inconclusive
 from rlverify.checks.engine.session import Known, SubjectError, SubjectSession, TierName, hide_warnings
-from rlverify.checks.engine.sizes import smaller_model, what_is_smaller
 from rlverify.checks.engine.subjects import Runs, Subject, subject
+from rlverify.checks.engine.twins import library_failure, smaller_model, twin_of, what_is_smaller
 from rlverify.checks.state.random_state import kept
 from rlverify.records.attempts import Crash, attempt
 from rlverify.records.errors import suggestion

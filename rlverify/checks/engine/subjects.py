@@ -11,9 +11,9 @@ from typing import Any
 from rlverify.checks.adapters.adapter import Adapter
 from rlverify.checks.engine.check_records import CheckFinding, ExpectedFailures
 from rlverify.checks.engine.isolation import Server
-from rlverify.checks.engine.library import Twin
 from rlverify.checks.engine.rule import RULES, Rule
 from rlverify.checks.engine.session import TIERS, SubjectSession, Tier, TierName, tier_named
+from rlverify.checks.engine.twins import Twin
 from rlverify.checks.state.parts import is_module
 
 
