@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Final, Literal, TypeAlias
 
-from rlverify.pickles.bounded_reading import problem_of
-from rlverify.pickles.pickle_imports import COMPUTED, PickleContent, PickleImport, content_of
+from rlverify.pickles import COMPUTED, PickleContent, PickleImport, content_of, problem_of
 from rlverify.scan.findings import RULES, ScanFinding, ScanSeverity
 
 Danger: TypeAlias = Literal["safe", "unknown", "dangerous"]
