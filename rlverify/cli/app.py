@@ -21,8 +21,8 @@ from rlverify.records.errors import BrokenCodeError, HarnessError
 from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
 
 PLACES: Final = {
-    "list": "list_commands:list_claims",
-    "show": "list_commands:show_claim",
+    "list": "report_commands:list_claims",
+    "show": "report_commands:show_claim",
     "reproduce": "reproduce_command:reproduce",
     "pilot": "reproduce_command:pilot",
     "audit": "gate_commands:audit_command",
@@ -31,7 +31,7 @@ PLACES: Final = {
     "new": "start_commands:new",
     "matrix": "matrix_command:matrix",
     "repin": "repin_command:repin",
-    "report": "report_command:report",
+    "report": "report_commands:report",
     "scan": "scan_command:scan",
     "check": "check_command:check",
 }

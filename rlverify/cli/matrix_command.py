@@ -13,11 +13,11 @@ from rlverify.cli.console import ProgressLine, complain, plain_table, show
 from rlverify.cli.options import AsJson, Reports, project_of, report_paths
 from rlverify.cli.run_options import Jobs, RayAddress, Where, executor_of
 from rlverify.evidence.files import alone_in
+from rlverify.kill_matrix.committed import false_alarm_rate, kill_rate
 from rlverify.kill_matrix.plan import MatrixPlan
 from rlverify.kill_matrix.run import MatrixResult, run_fault, run_matrix
 from rlverify.records.errors import UsageError
 from rlverify.records.matrix import FaultResult
-from rlverify.reporting.kill_matrix_page import false_alarm_rate, kill_rate
 from rlverify.running.executors import in_threads
 
 STYLES = {"killed": "green", "survived": "yellow"}

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from rlverify.records.problems import Weakening
 from rlverify.reporting.markdown import cell
 from rlverify.reporting.outcome import Outcome, lines_of
 from rlverify.reporting.phrasing import difference, outcome_in_words, told
-from rlverify.reporting.weakened import table_of_weakened
 from rlverify.verdicts.verdict import ClaimStatus, Record, status_of
 
 HEADING: Final = "| claim | measured | what it says | proof |\n|---|---|---|---|\n"
@@ -59,3 +59,10 @@ def page_of(exit_code: int, lines: Sequence[str], title: str, table: str, betwee
     text = "\n".join(line.replace("```", "'''") for line in lines)
     head = f"# rlverify: {TITLES[exit_code]}\n\n```text\n{text}\n```\n\n"
     return f"{head}{between}<details><summary>{title}</summary>\n\n{table}\n</details>\n"
+
+
+def table_of_weakened(weakened: Sequence[Weakening]) -> str:
+    """All of them as a section of a Markdown page; empty if nothing is weakened."""
+    rows = [f"| {' | '.join(map(cell, (each.kind, each.subject, each.before, each.after)))} |\n" for each in weakened]
+    head = "## What this change weakens, or may weaken\n\n| what | where | before | now |\n|---|---|---|---|\n"
+    return f"{head}{''.join(rows)}\n" if rows else ""
