@@ -137,7 +137,7 @@ class SB3Adapter(Adapter):
         return made
 
     def smaller(self, model: BaseAlgorithm) -> Mapping[str, Any]:
-        """Short rollouts, few epochs, small batches and buffers, an early start of learning, two environments."""
+        """Short rollouts, few epochs, small batches and buffers, an early start of learning."""
         return smaller_settings(model)
 
     def unknown_settings(self, model: BaseAlgorithm) -> Mapping[str, Mapping[str, Any]]:

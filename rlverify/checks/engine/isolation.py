@@ -2,7 +2,7 @@
 
 The process is a fork, because factories are often lambdas, which cannot be sent to another process. It leads a process
 group of its own. When the action has ended, that group and all other processes below it are killed: no child of the
-subject is left behind.
+subject is left behind. Systems without fork (Windows) run the action in this process.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ def in_process(action: Callable[[], Result], seconds: float) -> Result | Failed:
 
     :param seconds: after which the process and all that it started are killed
     """
+    if not hasattr(os, "fork"):
+        return _outcome(action)
     server = Server(action)
     try:
         found: Result | Failed = server.ask(seconds=seconds)

@@ -171,14 +171,13 @@ def _session(made: Subject, runs: Runs) -> SubjectSession | CheckFinding:
     """What runs the subject, or the finding of every check if the subject cannot be made."""
     server = Server(_Engine(made)) if hasattr(os, "fork") else None
     found = server.ask("look", seconds=made.limit) if server else in_process(lambda: look_at(made), made.limit)
-    if isinstance(found, Look):
-        if server is not None and server.ask("train", seconds=made.limit) is True:
-            runs.server, runs.served = server, made.known_rules
-            return session_of(made, found)
+    if isinstance(found, Failed):
+        return _error(found)
+    if server is not None and server.ask("train", seconds=made.limit) is True:
+        runs.server = server
+    else:
         preload(found.modules)
-    if server is not None:
-        server.end()
-    return session_of(made, found) if isinstance(found, Look) else _error(found)
+    return session_of(made, found)
 
 
 def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
@@ -198,7 +197,7 @@ def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
         return replace(base, finding=replace(inconclusive(spent), expected=rule.expected))
     base = replace(base, shrunk=session.shrunk)
     record: CheckRecord | Failed
-    if runs.server is not None and runs.served.get(rule.name) is rule:
+    if runs.server is not None:
         record = runs.server.ask("judge", rule.name, base, is_again)
     else:
         record = _judged(rule, session, runs, base, is_again=is_again)

@@ -26,7 +26,6 @@ class Runs:
     :param twin: what `twin_of` gave, or nothing before the first failure
     :param server: a process with a trained model, of which each process of a check is a fork; None if there is none. It
         ends with this object
-    :param served: the rules that it knows
     """
 
     session: SubjectSession | CheckFinding | None = None
@@ -35,7 +34,6 @@ class Runs:
     seconds: float = 0.0
     twin: tuple[Twin | None, ...] = ()
     server: Server | None = None
-    served: Mapping[str, Rule] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -122,8 +122,7 @@ def _lost(adapter: Adapter, model: Any, made: Any, settings: Mapping[str, Any]) 
     if left:
         return f"{next(iter(left))} has no effect"
     before, after = _visible(adapter, model), _visible(adapter, made)
-    of_sizes = {*settings, *(["n_envs"] if "env" in settings else [])}
-    differ = [name for name in unequal(before, after) if name not in of_sizes]
+    differ = [name for name in unequal(before, after) if name not in settings]
     return f"{differ[0]} differs" if differ else ""
 
 
@@ -149,9 +148,5 @@ def _made(adapter: Adapter, model: Any, settings: Mapping[str, Any]) -> Any:
 
 
 def _listed(model: Any, settings: Mapping[str, Any]) -> str:
-    """``n_steps 2048 -> 64, environments 8 -> 2``."""
-    pairs: list[tuple[str, Any, Any]] = [(name, getattr(model, name, "?"), value) for name, value in settings.items()]
-    return ", ".join(
-        f"environments {old.num_envs} -> {new.num_envs}" if hasattr(new, "num_envs") else f"{name} {old} -> {new}"
-        for name, old, new in pairs
-    )
+    """``n_steps 2048 -> 64, n_epochs 10 -> 2``."""
+    return ", ".join(f"{name} {getattr(model, name, '?')} -> {value}" for name, value in settings.items())

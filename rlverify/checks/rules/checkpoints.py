@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+import resource
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Unpack
 
-from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding, CheckRecord
 from rlverify.checks.engine.kinds import CheckOptions, Kind
@@ -203,9 +201,6 @@ def failed_save_keeps_the_old_file(subject: CheckpointSubject) -> CheckFinding:
 @contextmanager
 def _files_of_at_most(size: int) -> Iterator[None]:
     """Writing more than some bytes to a file fails in this process, as on a full disk."""
-    if sys.platform == "win32":
-        raise NotSupportedError("this system has no limit for the size of files")
-    resource = importlib.import_module("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
