@@ -1,4 +1,4 @@
-"""The command line: every command has its file, which is imported when it runs; only this package prints and exits.
+"""The command line: the file of a command is imported when it runs; only this package prints and exits.
 
 Exit codes: 0 as expected; 1 a claim fell, or something committed is out of date; 2 the harness failed and no claim fell
 (a claim could not be measured, the catalogue is broken, a folder cannot be written); 130 interrupted.
