@@ -19,7 +19,7 @@ from benchmarks.field.findings import of_libraries
 from benchmarks.field.measuring import FieldTask, algorithm_tasks, measure, optimizer_tasks
 from benchmarks.field.page import render_field_report
 from benchmarks.field.records import read_field_report, text_of
-from rlverify.checks.engine.library import KNOWN
+from rlverify.checks.engine.twins import KNOWN
 from rlverify.evidence.files import canonical_json
 from rlverify.running.executors import ProcessExecutor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from rlverify.checks.rules.known_bugs import KNOWN_BUGS, KnownBug
+from rlverify.checks.rules.advice import KNOWN_BUGS, KnownBug
 
 
 @dataclass(frozen=True)

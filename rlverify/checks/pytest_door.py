@@ -13,8 +13,7 @@ from rlverify.checks.engine.rule import Rule
 from rlverify.checks.engine.rule_runs import chosen_rules, record_of
 from rlverify.checks.engine.session import TierName, tier_named
 from rlverify.checks.engine.subjects import Subject
-from rlverify.checks.rules.known_bugs import KNOWN_BUGS
-from rlverify.checks.rules.remedies import REMEDIES
+from rlverify.checks.rules.advice import KNOWN_BUGS, REMEDIES
 from rlverify.checks.suites import Suite
 
 ALL_CAUSES: Final = "RLVERIFY_ALL_CAUSES"

@@ -1,4 +1,4 @@
-"""The command line: every command has its file, which is imported when it runs; only this package prints and exits.
+"""The command line: the file of a command is imported when it runs; only this package prints and exits.
 
 Exit codes: 0 as expected; 1 a claim fell, or something committed is out of date; 2 the harness failed and no claim fell
 (a claim could not be measured, the catalogue is broken, a folder cannot be written); 130 interrupted.
@@ -21,17 +21,17 @@ from rlverify.records.errors import BrokenCodeError, HarnessError
 from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, INTERRUPTED
 
 PLACES: Final = {
-    "list": "list_commands:list_claims",
-    "show": "list_commands:show_claim",
+    "list": "report_commands:list_claims",
+    "show": "report_commands:show_claim",
     "reproduce": "reproduce_command:reproduce",
     "pilot": "reproduce_command:pilot",
     "audit": "gate_commands:audit_command",
     "gate": "gate_commands:gate",
     "init": "start_commands:init",
     "new": "start_commands:new",
-    "matrix": "matrix_command:matrix",
-    "repin": "repin_command:repin",
-    "report": "report_command:report",
+    "matrix": "fault_commands:matrix",
+    "repin": "fault_commands:repin",
+    "report": "report_commands:report",
     "scan": "scan_command:scan",
     "check": "check_command:check",
 }

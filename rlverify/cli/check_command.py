@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from rlverify.checks.engine.choosing import chosen_rules
 from rlverify.checks.engine.session import TierName
-from rlverify.cli.checking import Asked, check_parts, rules_table, run_checks
+from rlverify.cli.checking import Asked, check_parts, chosen_rules, rules_table, run_checks
 from rlverify.cli.console import show
 from rlverify.cli.run_options import STDOUT, JUnitFile, RayAddress, SummaryFile, check_outputs, executor_of, write_texts
 from rlverify.records.errors import UsageError

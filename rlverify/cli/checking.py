@@ -1,4 +1,4 @@
-"""Runs the checks of a command line or of a gate, with progress on stderr, and shows rules and runs."""
+"""Chooses and runs the checks of a command line or of a gate, with progress on stderr; shows rules and runs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from rlverify.checks import CheckFinding, CheckRecord, Status, Subject, check_subject
-from rlverify.checks.engine.choosing import chosen_rules, reasons_to_run
-from rlverify.checks.engine.rule import RULES
+from rlverify.checks import CheckRecord, Status, Subject, check_subject
+from rlverify.checks.engine.rule import RULES, Rule
+from rlverify.checks.engine.rule_runs import not_run
 from rlverify.checks.engine.session import TierName
 from rlverify.checks.pytest_door import details
 from rlverify.checks.targets import Target, import_targets
 from rlverify.cli.console import ProgressLine, mention, plain_table
+from rlverify.records.errors import UsageError, suggestion
 from rlverify.records.problems import CLAIM_FELL, HARNESS_FAILED, Problem
 from rlverify.reporting.check_formats import (
     CheckedSubject,
@@ -31,6 +32,43 @@ from rlverify.reporting.check_formats import (
 )
 from rlverify.reporting.outcome import Case
 from rlverify.running.executors import Ended, Executor, InlineExecutor
+
+
+def chosen_rules(
+    checks: Sequence[str], families: Sequence[str], subjects: Sequence[Subject] = ()
+) -> list[dict[str, Rule]]:
+    """For each subject the chosen rules in the order in which they run: those named and those of the families, or all.
+
+    Of a suite, the rules are its checks and claims. One that is named can be that of another subject.
+
+    :param subjects: what is checked; without any, the rules for any algorithm
+    """
+    every = [RULES if each.rules is None else each.rules for each in subjects] or [RULES]
+    known = {name: rule for own in every for name, rule in own.items()}
+    families_known = dict.fromkeys(each.family for each in known.values())
+    for what, names, options in (("check", checks, [*known]), ("family", families, [*families_known])):
+        for name in names:
+            if name not in options:
+                hint = suggestion(name, options) or f"; choose from {', '.join(options)}"
+                raise UsageError(f"no {what} is named {name!r}{hint}")
+    is_all = not checks and not families
+    chosen = [
+        {name: rule for name, rule in own.items() if is_all or name in checks or rule.family in families}
+        for own in every
+    ]
+    for made, own in zip(subjects, chosen, strict=False):
+        if not own:
+            others = "choose others" if made.rules is None else f"it has {', '.join(made.rules) or 'no checks'}"
+            raise UsageError(f"no check was chosen for {made.name}, so nothing would be checked; {others}")
+    return chosen
+
+
+def reasons_to_run(records: Sequence[CheckRecord], made: Subject) -> list[str]:
+    """The rules that inconclusive records rest on and that have no record themselves."""
+    known = {each.check for each in records}
+    blocked = [each.check for each in records if each.status is Status.INCONCLUSIVE]
+    needed = {name for check in blocked for name in made.known_rules[check].rests_on}
+    return [name for name in RULES if name in needed - known]
 
 
 @dataclass(frozen=True)
@@ -103,18 +141,8 @@ def _check(task: _CheckTask) -> tuple[CheckRecord, ...]:
 def _lost(target: Target, chosen: Collection[str], ended: Ended[tuple[CheckRecord, ...]]) -> tuple[CheckRecord, ...]:
     """The records of a target whose worker died."""
     seen = ended.reason or f"the process that checks this target ended with exit code {ended.exit_code}"
-    rules = [target.subject.known_rules[name] for name in chosen]
-    return tuple(
-        CheckRecord(
-            target.subject.name,
-            rule.name,
-            rule.family,
-            rule.severity,
-            CheckFinding(Status.ERROR, rule.expected, seen),
-            reproduction=_command(target, rule.name),
-        )
-        for rule in rules
-    )
+    records = (not_run(target.subject.known_rules[name], target.subject, seen) for name in chosen)
+    return tuple(replace(each, reproduction=_command(target, each.check)) for each in records)
 
 
 def _command(target: Target, check: str) -> str:

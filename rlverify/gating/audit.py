@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Literal, TypeAlias
@@ -28,20 +27,6 @@ from rlverify.running.runner import Progress, no_progress, run_claims
 from rlverify.verdicts.verdict import Record
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What measuring gave.
-
-    :param records: of the claims that were measured, by id
-    :param seconds: of the paired runs of each figure, by its id, as `seconds_of_claims` gives them
-    :param seconds_of_runs: the mean time of a run of each experiment, by its name
-    """
-
-    records: Mapping[str, Record]
-    seconds: Mapping[str, float]
-    seconds_of_runs: Mapping[str, float]
-
-
 def measure(
     project: Project,
     claims: Sequence[Claim],
@@ -52,11 +37,13 @@ def measure(
     on_progress: Progress,
     on_figures: Progress,
     fail_fast: bool,
-) -> Measured:
+) -> tuple[dict[str, Record], dict[str, float], dict[str, float]]:
     """Measure claims, those with a probe first.
 
     :param kept_runs: folder of the paired runs that have ended, which are not made again
     :param fail_fast: stop after a claim with a probe that is not as expected; those that have not ended are left out
+    :returns: the records of the claims that were measured, by id; the seconds of the paired runs of each figure, by its
+        id, as `seconds_of_claims` gives them; and the mean time of a run of each experiment, by its name
     """
     probed, figures = ([claim for claim in claims if (claim.figure is None) == wanted] for wanted in (True, False))
 
@@ -78,7 +65,7 @@ def measure(
     records |= {each.id: Record(each, summarise_figure(each, paired[each.experiment])) for each in figures}
     seconds = seconds_of_claims(figures, (run for found in paired.values() for run in found))
     of_runs = {name: round(fmean(run.seconds for run in found), 1) for name, found in paired.items()}
-    return Measured(records, seconds, of_runs)
+    return records, seconds, of_runs
 
 
 Level: TypeAlias = Literal["quick", "full"]
@@ -121,7 +108,7 @@ def audit(
     others = [committed.record(claim) for claim in project.claims if claim.id not in ids]
     keep_figures = level == "quick"
     kept = {each.id: committed.record(each) for each in claims if each.figure is not None and keep_figures}
-    fresh = measure(
+    fresh, seconds, of_runs = measure(
         project,
         [claim for claim in claims if claim.id not in kept],
         paths.runs,
@@ -132,16 +119,16 @@ def audit(
         fail_fast=fail_fast,
     )
     code.check_unchanged()
-    known = {**kept, **fresh.records}
+    known = {**kept, **fresh}
     records, notes = tuple(known[each.id] for each in claims if each.id in known), list(warnings)
     if left := len(claims) - len(known):
         notes.append(f"a claim is not as expected, so {left} of {len(claims)} claims were not measured")
     if update:
-        full_audit = full_audit_of(project, code, fresh.seconds_of_runs) if level == "full" else None
+        full_audit = full_audit_of(project, code, of_runs) if level == "full" else None
         replace_committed(committed, records, others, full_audit)
         problems, notes = problems_of_all(records), [*notes, *notes_of(records)]
-        return Outcome(records, tuple(problems), notes=tuple(notes), seconds=fresh.seconds)
-    is_enough = fail_fast and any(map(problems_of, fresh.records.values()))
+        return Outcome(records, tuple(problems), notes=tuple(notes), seconds=seconds)
+    is_enough = fail_fast and any(map(problems_of, fresh.values()))
     again = _repeated(committed, code, [] if is_enough else [*kept.values()], base, executor, on_repeats)
     problems = [*problems_of_all(records, committed.evidence), *again.problems]
     problems += _compare_all(committed, records, complete=not others)
@@ -150,7 +137,7 @@ def audit(
         records,
         tuple(problems),
         notes=tuple(notes),
-        seconds={**fresh.seconds, **again.seconds},
+        seconds={**seconds, **again.seconds},
         committed=committed.evidence,
         repeated=len(again.seconds),
         exact=again.exact,

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from textwrap import shorten
 from typing import Final
 
 from rlverify.records.claims import Claim
@@ -22,7 +23,6 @@ from rlverify.records.problems import (
     is_regression,
     with_advice,
 )
-from rlverify.reporting.weakened import lines_of_weakened
 from rlverify.verdicts.verdict import ClaimStatus, Record
 
 RUN: Final = re.compile(r"^(\w+, )?seed \d+: ")
@@ -126,6 +126,10 @@ SHOWN_LINES: Final = 3
 """Lines of an edit that a block quotes."""
 LONGEST_VALUE: Final = 120
 """Characters of a value; the whole is in the JSON of the run."""
+MOST_OF_A_KIND: Final = 3
+MOST_WEAKENED: Final = 20
+LONGEST_PART: Final = 70
+"""Characters of what it was and of what it is; the whole is in the table and in JSON."""
 
 
 def lines_of(outcome: Outcome, files: str = "--junit FILE or --json FILE") -> list[str]:
@@ -270,3 +274,20 @@ def _shortened(text: str) -> str:
 
 def _claims(number: int) -> str:
     return f"{number} {'claim' if number == 1 else 'claims'}"
+
+
+def lines_of_weakened(weakened: Sequence[Weakening]) -> list[str]:
+    """A line for each, of which a kind has at most `MOST_OF_A_KIND`; none if nothing is weakened."""
+    of_kinds: dict[str, list[Weakening]] = {}
+    for each in weakened:
+        of_kinds.setdefault(each.kind, []).append(each)
+    shown = [each for own in of_kinds.values() for each in own[:MOST_OF_A_KIND]][:MOST_WEAKENED]
+    left = len(weakened) - len(shown)
+    more = [f"  and {left} more; see --summary FILE or --json FILE"] * bool(left)
+    title = [f"what this change weakens, or may weaken ({len(weakened)}):"] * bool(weakened)
+    return [*title, *(f"  {_in_words(each)}" for each in shown), *more]
+
+
+def _in_words(one: Weakening) -> str:
+    before, after = (shorten(text, LONGEST_PART, placeholder="...") or "nothing" for text in (one.before, one.after))
+    return f"{one.kind}: {one.subject}: {before} -> {after}"

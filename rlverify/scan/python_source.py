@@ -1,4 +1,4 @@
-"""Finds the calls in Python source that trust their input; the source is parsed and never imported."""
+"""Finds the calls in Python source that execute what their input says; the source is parsed and never imported."""
 
 from __future__ import annotations
 
@@ -7,13 +7,165 @@ import io
 import re
 import tokenize
 import warnings
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BytesIO
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
-from rlverify.pickles.bounded_reading import NotScannedError
-from rlverify.scan.findings import RULES, ScanFinding
-from rlverify.scan.loading_calls import WRITING_FUNCTIONS, Aliases, loading_function
+from rlverify.pickles import NotScannedError
+from rlverify.scan.findings import RULES, ScanFinding, ScanSeverity
+
+Judgement: TypeAlias = "tuple[ScanSeverity, str] | None"
+"""Severity and message; None for a call that is safe."""
+
+
+class LoadingFunction(NamedTuple):
+    """A function that loads: the rule that a call of it breaks, and the judgement of a call and the function's name."""
+
+    rule: str
+    judge: Callable[[ast.Call, str], Judgement]
+
+
+def _always(_: ast.Call, name: str) -> Judgement:
+    return "error", f"{name} executes what its input says"
+
+
+def _model(_: ast.Call, name: str) -> Judgement:
+    return "error", f"{name} unpickles fields of the model file, which can execute code"
+
+
+def _torch_load(call: ast.Call, name: str) -> Judgement:
+    given = _keyword(call, "weights_only")
+    if given is None:
+        return "warning", f"{name} without weights_only=True executes what the file says, unless torch is 2.6 or newer"
+    if not isinstance(given, ast.Constant):
+        return "warning", f"{name} executes what the file says if weights_only={ast.unparse(given):.80} is false"
+    if given.value:
+        return None
+    return "error", f"{name} with weights_only={given.value!r:.80} executes what the file says"
+
+
+def _numpy_load(call: ast.Call, name: str) -> Judgement:
+    given = _keyword(call, "allow_pickle") or (call.args[2] if len(call.args) > 2 else None)
+    if given is None or (isinstance(given, ast.Constant) and not given.value):
+        return None
+    if isinstance(given, ast.Constant):
+        return "error", f"{name} with allow_pickle={given.value!r:.80} executes what the file says"
+    return "warning", f"{name} executes what the file says if allow_pickle={ast.unparse(given):.80} is true"
+
+
+def _keyword(call: ast.Call, name: str) -> ast.expr | None:
+    return next((each.value for each in call.keywords if each.arg == name), None)
+
+
+_CLOUDPICKLE: Final = "cloudpickle.cloudpickle"
+_PICKLING_MODULES: Final = (
+    "pickle",
+    "_pickle",
+    "cPickle",
+    "pickle5",
+    "cloudpickle",
+    _CLOUDPICKLE,
+    "dill",
+    "dill._dill",
+)
+
+_PICKLE_LOADERS: Final = (
+    *(f"{module}.{name}" for module in _PICKLING_MODULES for name in ("load", "loads", "Unpickler")),
+    "dill.load_session",
+    "dill.load_module",
+    "shelve.open",
+    "pandas.read_pickle",
+    "pandas.io.pickle.read_pickle",
+    "stable_baselines3.common.save_util.load_from_pkl",
+)
+_JOBLIB_LOADERS: Final = ("joblib.load", "joblib.numpy_pickle.load", "sklearn.externals.joblib.load")
+
+LOADING_FUNCTIONS: Final[Mapping[str, LoadingFunction]] = {
+    **dict.fromkeys(_PICKLE_LOADERS, LoadingFunction("pickle-load", _always)),
+    **dict.fromkeys(_JOBLIB_LOADERS, LoadingFunction("joblib-load", _always)),
+    **dict.fromkeys(("torch.load", "torch.serialization.load"), LoadingFunction("torch-load", _torch_load)),
+    **dict.fromkeys(("numpy.load", "numpy.lib.npyio.load"), LoadingFunction("numpy-load", _numpy_load)),
+    "stable_baselines3.common.save_util.load_from_zip_file": LoadingFunction("model-load", _model),
+}
+
+WRITING_FUNCTIONS: Final = frozenset(f"{module}.dumps" for module in _PICKLING_MODULES)
+"""What they return comes from this process, so that loading it needs no trust."""
+
+MODEL_PACKAGES: Final = ("stable_baselines3", "sb3_contrib")
+_REPLAY_BUFFER: Final = "load_replay_buffer"
+
+
+def loading_function(name: str) -> LoadingFunction | None:
+    """Return the function of this dotted name, or the class method ``load`` of a class of Stable-Baselines3."""
+    known = LOADING_FUNCTIONS.get(name)
+    if known is not None:
+        return known
+    owner, _, method = name.rpartition(".")
+    if method == _REPLAY_BUFFER:
+        return LoadingFunction("model-load", _always)
+    if method == "load" and is_model_class(owner):
+        is_normalizer = owner.endswith(".VecNormalize")
+        return LoadingFunction("vecnormalize-load", _always) if is_normalizer else LoadingFunction("model-load", _model)
+    return None
+
+
+def is_model_class(name: str) -> bool:
+    """Say whether a dotted name is that of a class of Stable-Baselines3 or sb3-contrib, by the way it is written."""
+    package, _, rest = name.partition(".")
+    return package in MODEL_PACKAGES and rest.rpartition(".")[2][:1].isupper()
+
+
+_MODULES: Final = frozenset(name.rpartition(".")[0] for name in LOADING_FUNCTIONS)
+
+
+class Aliases:
+    """The meanings of names in one module, whichever function they are in: of what is imported and assigned."""
+
+    def __init__(self, nodes: Sequence[ast.AST]) -> None:
+        self._meanings: defaultdict[str, set[str]] = defaultdict(set)
+        for node in nodes:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                for name, meaning in _imported(node):
+                    self._meanings[name].add(meaning)
+        for node in nodes:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                meanings = self.meanings_of(node.value)
+                known = {
+                    each for each in meanings if each in LOADING_FUNCTIONS.keys() | _MODULES or is_model_class(each)
+                }
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    if isinstance(target, ast.Name):
+                        self._meanings[target.id] |= known
+
+    def meanings_of(self, expression: ast.expr) -> list[str]:
+        """Return the dotted names that an expression may stand for, sorted; without one, its own spelling."""
+        suffix = ""
+        while isinstance(expression, ast.Attribute):
+            suffix, expression = f".{expression.attr}{suffix}", expression.value
+        roots = {""}
+        if isinstance(expression, ast.Name):
+            roots = self._meanings.get(expression.id) or {expression.id}
+        elif isinstance(expression, ast.Call):  # makes or loads a model, whose methods have their names from its class
+            made = {each.removesuffix(".load") for each in self.meanings_of(expression.func)}
+            roots = set(filter(is_model_class, made)) or roots
+        return sorted(root + suffix for root in roots)
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
+    """Yield each name that an import binds, and what it stands for."""
+    if isinstance(node, ast.Import):
+        for each in node.names:
+            top = each.name.partition(".")[0]
+            yield (each.asname, each.name) if each.asname else (top, top)
+    elif node.module is not None and not node.level:
+        for each in node.names:
+            if each.name == "*":
+                functions = (function.rpartition(".") for function in LOADING_FUNCTIONS)
+                yield from ((name, f"{owner}.{name}") for owner, _, name in functions if owner == node.module)
+            else:
+                yield each.asname or each.name, f"{node.module}.{each.name}"
+
 
 _MISSING_REASON: Final = "the comment `# rlverify: trusted` needs a reason to count: `# rlverify: trusted REASON`; or "
 

@@ -21,8 +21,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
-from rlverify.pickles.bounded_reading import DAMAGE, MEBIBYTE, NotScannedError
-from rlverify.pickles.pickle_imports import content_of
+from rlverify.pickles import DAMAGE, MEBIBYTE, NotScannedError, content_of
 from rlverify.records.attempts import Crash, attempt
 from rlverify.records.errors import ModelFileError
 from rlverify.scan.unpacking import MODEL_FIELDS, SERIALIZED, parsed_fields

@@ -1,21 +1,28 @@
-"""Scans files and folders: which files, in which order, and what to do with one that takes too much."""
+"""Scans files and folders, in a process with limits of memory and time that the system enforces."""
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
+import re
+import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import IO, Final, cast
 
-from rlverify.pickles.bounded_reading import NotScannedError
+from rlverify.pickles import DAMAGE, MEBIBYTE, NotScannedError
 from rlverify.records.errors import UsageError
-from rlverify.scan.findings import ScanFinding
-from rlverify.scan.pickle_findings import Place
+from rlverify.records.process import pin_threads
+from rlverify.scan.findings import Place, ScanFinding, findings_of_pickles
+from rlverify.scan.python_source import findings_of_source
+from rlverify.scan.unpacking import HEAD_BYTES, ends_like_a_zip, findings_of_content, is_checkpoint
 
 SKIPPED_FOLDERS: Final = frozenset({".git", ".venv", "node_modules", "__pycache__"})
 MAX_SECONDS: Final = 25.0
@@ -24,7 +31,7 @@ MAX_FINDINGS: Final = 10_000
 """Of one file each. The worker keeps to time and memory, and this process to the findings that it keeps."""
 _SERVE: Final = (
     "import json, sys; sys.path[:], *limits = json.loads(sys.argv[1]); "
-    "from rlverify.scan.worker import serve; serve(*limits)"
+    "from rlverify.scan.scanning import serve; serve(*limits)"
 )
 
 
@@ -72,14 +79,14 @@ def _findings(files: Iterator[Path]) -> Iterator[ScanFinding]:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
             try:
                 for path in chain([first], files):
-                    if reason := (yield from _findings_of_file(worker, path)):
+                    if reason := (yield from _answers(worker, path)):
                         yield Place(path.as_posix()).problem(NotScannedError("scan-limit", reason))
                         break
             finally:
                 worker.kill()
 
 
-def _findings_of_file(worker: subprocess.Popen[bytes], path: Path) -> Generator[ScanFinding, None, str]:
+def _answers(worker: subprocess.Popen[bytes], path: Path) -> Generator[ScanFinding, None, str]:
     """Yield what the worker reports, and return why that is not all, if so."""
     requests, answers = cast(IO[bytes], worker.stdin), cast(IO[bytes], worker.stdout)
     with suppress(OSError):  # of a worker that died; there are no answers then
@@ -91,3 +98,50 @@ def _findings_of_file(worker: subprocess.Popen[bytes], path: Path) -> Generator[
             return f"has more than {MAX_FINDINGS} findings; the rest was not scanned"
         yield ScanFinding(**json.loads(line))
     return f"takes more than {MAX_SECONDS:g} s or {MAX_MEBIBYTES} MiB; the rest was not scanned"
+
+
+SOURCE_SUFFIXES: Final = frozenset({".py", ".pyw", ".pyi"})
+
+
+def serve(seconds: float, mebibytes: int) -> None:
+    """Read a path from each line of stdin as JSON, and write each finding as JSON; an empty line ends those of a file.
+
+    A file that takes too much ends the process. Where the system cannot limit memory, time alone counts.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.unraisablehook = lambda _: None  # where memory ends, destructors fail
+    pin_threads()
+    with Path(os.devnull).open("w") as nowhere:
+        for line in sys.stdin:
+            faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
+            if sys.platform == "linux":
+                import resource  # which other systems lack
+
+                used = int(Path("/proc/self/statm").read_text("ascii").split()[5]) * resource.getpagesize()
+                resource.setrlimit(resource.RLIMIT_DATA, (used + mebibytes * MEBIBYTE, resource.RLIM_INFINITY))
+            try:
+                for each in findings_of_file(Path(json.loads(line))):
+                    sys.stdout.write(json.dumps(asdict(each)) + "\n")
+            except MemoryError:
+                os._exit(1)
+            faulthandler.cancel_dump_traceback_later()
+            sys.stdout.write("\n")
+
+
+def findings_of_file(path: Path) -> Iterator[ScanFinding]:
+    """Yield what one file trusts or would execute."""
+    place = Place(path.as_posix())
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise NotScannedError("unreadable-file", "it is no regular file")
+        with path.open("rb") as content:
+            head = content.read(HEAD_BYTES)
+            content.seek(0)
+            if path.suffix.lower() in SOURCE_SUFFIXES or re.match(rb"#!.*python", head):
+                yield from findings_of_source(content.read(), place.path)
+            elif is_checkpoint(path.name, head) or ends_like_a_zip(content):
+                yield from findings_of_content(content, place)
+            else:
+                yield from findings_of_pickles(content, place, is_expected=False)
+    except DAMAGE as error:
+        yield place.problem(error)

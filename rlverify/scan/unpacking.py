@@ -17,13 +17,12 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import PurePosixPath
+from tempfile import SpooledTemporaryFile
 from tokenize import TokenError
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 
-from rlverify.pickles.bounded_reading import DAMAGE, MEBIBYTE, NotScannedError, UnpackBudget
-from rlverify.pickles.pickle_imports import starts_like_a_pickle
-from rlverify.scan.findings import ScanFinding
-from rlverify.scan.pickle_findings import Place, findings_of_pickles
+from rlverify.pickles import DAMAGE, MEBIBYTE, NotScannedError, problem_of, starts_like_a_pickle
+from rlverify.scan.findings import Place, ScanFinding, findings_of_pickles
 
 SERIALIZED: Final = ":serialized:"
 """The key under which Stable-Baselines3 keeps a pickle in base64."""
@@ -39,6 +38,12 @@ CHECKPOINT_SUFFIXES: Final = frozenset(
     [".pkl", ".pickle", ".pck", ".pt", ".pth", ".ckpt", ".joblib", ".dill", ".cloudpickle", ".npy", ".npz"]
 )
 """Of files whose content must be a pickle, an archive or an array; other files are looked at for their first bytes."""
+
+MAX_MEMBER_BYTES: Final = 256 * MEBIBYTE
+"""How much is read of one member of an archive, or of one compressed file."""
+MAX_UNPACKED_BYTES: Final = 1024 * MEBIBYTE
+"""How much is unpacked of one file, all its members and levels together."""
+_IN_MEMORY: Final = 16 * MEBIBYTE
 
 _ZIP: Final = b"PK\x03\x04"
 _END_RECORD_BYTES: Final = 22
@@ -169,6 +174,34 @@ def _findings_of_members(
                     yield from findings_of_pickles(io.BytesIO(head + packed.read(LOOKED_AT)), inside, is_expected=False)
         except DAMAGE as error:
             yield inside.problem(error)
+
+
+class UnpackBudget:
+    """How many bytes may still be unpacked of one file, and of each of its members."""
+
+    def __init__(self, member_bytes: int = MAX_MEMBER_BYTES, total_bytes: int = MAX_UNPACKED_BYTES) -> None:
+        self.member_bytes, self.left = member_bytes, total_bytes
+
+    def unpack(self, chunks: Iterable[bytes]) -> tuple[BinaryIO, NotScannedError | None]:
+        """Copy chunks into a file; return it, at its start, and why it holds only their beginning, if so."""
+        target = cast(BinaryIO, SpooledTemporaryFile(max_size=_IN_MEMORY))  # noqa: SIM115 - the caller closes it
+        allowed, problem = min(self.member_bytes, self.left), None
+        try:
+            for chunk in chunks:
+                kept = target.write(chunk[:allowed])
+                allowed, self.left = allowed - kept, self.left - kept
+                if kept < len(chunk):
+                    limit = (
+                        f"{MAX_MEMBER_BYTES // MEBIBYTE} MiB in one member, or {MAX_UNPACKED_BYTES // MEBIBYTE} in all"
+                    )
+                    problem = NotScannedError(
+                        "scan-limit", f"holds more than is unpacked ({limit}); the rest was not scanned"
+                    )
+                    break
+        except DAMAGE as error:
+            problem = problem_of(error)
+        target.seek(0)
+        return target, problem
 
 
 def _findings_of_packed(

@@ -17,8 +17,8 @@ import pytest
 import torch
 from stable_baselines3 import PPO
 
+from rlverify.cli.scan_command import FINDING_FORMATS
 from rlverify.scan import load_parameters_safely, scan
-from rlverify.scan.finding_formats import FINDING_FORMATS
 from tests.support.model_files import changed_file, model_file, new_model, serialized
 
 CANARY = "canary_of_the_scan"

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from rlverify.checks.adapters.trainers import TrainerAdapter
+from rlverify.checks.adapters.adapter import TrainerAdapter
 
 
 class RslRlAdapter(TrainerAdapter):

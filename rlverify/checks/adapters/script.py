@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlverify.checks.adapters.adapter import NotSupportedError
-from rlverify.checks.adapters.trainers import TrainerAdapter
+from rlverify.checks.adapters.adapter import NotSupportedError, TrainerAdapter
 
 
 class Script:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from rlverify.checks.adapters.trainers import TrainerAdapter
+from rlverify.checks.adapters.adapter import TrainerAdapter
 
 TARGETS = ("target_policy", "target_value", "target_q_network", "target_critic", "target_critic_1", "target_critic_2")
 """The names that agents give to target networks."""

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlverify.checks.adapters.adapter import NotSupportedError
-from rlverify.checks.adapters.trainers import TrainerAdapter
+from rlverify.checks.adapters.adapter import NotSupportedError, TrainerAdapter
 
 
 class TianshouAdapter(TrainerAdapter):

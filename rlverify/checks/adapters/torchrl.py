@@ -10,8 +10,7 @@ import torch
 from torchrl.checkpoint import Checkpoint
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
-from rlverify.checks.adapters.adapter import NotSupportedError
-from rlverify.checks.adapters.trainers import TrainerAdapter
+from rlverify.checks.adapters.adapter import NotSupportedError, TrainerAdapter
 
 
 class TorchRLAdapter(TrainerAdapter):

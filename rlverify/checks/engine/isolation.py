@@ -12,28 +12,24 @@ import math
 import multiprocessing.util
 import os
 import pickle
-import select
 import signal
 import sys
 import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rlverify.records.attempts import Crash, attempt
-from rlverify.records.process import pin_threads
+from rlverify.records.process import SIGNALS, held_back, pin_threads
 
 Result = TypeVar("Result")
 
-CHUNK: Final = 1 << 20
-"""Bytes that are read at once."""
-HEADER: Final = 8
-"""Bytes that hold the length of what follows."""
 _FORKING: Final = threading.Lock()
 """Since the filters of warnings are those of all threads."""
 INTERVAL: Final = 0.05
@@ -61,15 +57,12 @@ def in_process(action: Callable[[], Result], seconds: float) -> Result | Failed:
     """
     if not hasattr(os, "fork"):
         return _outcome(action)
-    child, reading = _started(lambda writing: _run_and_exit(action, writing))
-    content = b""
+    server = Server(action)
     try:
-        content, in_time = _read(reading, child, time.monotonic() + seconds)
+        found: Result | Failed = server.ask(seconds=seconds)
+        return found
     finally:
-        status = _ended(child, is_done=bool(content))
-        os.close(reading)
-    found: Result | Failed = _received(content, in_time, seconds, status)
-    return found
+        server.end()
 
 
 class Server:
@@ -79,55 +72,61 @@ class Server:
     """
 
     def __init__(self, answer: Callable[..., Any]) -> None:
-        requests, self._writing = os.pipe()
-        self.child, self._reading = _started(lambda writing: self._serve(answer, requests, writing))
-        os.close(requests)
-        self.end = weakref.finalize(self, _end_server, self.child, os.getpid(), (self._writing, self._reading))
+        requests, self._writing = Pipe(duplex=False)
+        self._child, self._reading = _started(lambda writing: self._serve(answer, requests, writing))
+        requests.close()
+        self.end = weakref.finalize(self, _end_server, self._child, os.getpid(), self._writing, self._reading)
 
-    def _serve(self, answer: Callable[..., Any], requests: int, writing: int) -> None:
+    def _serve(self, answer: Callable[..., Any], requests: Connection, writing: Connection) -> None:
         """Be the process."""
-        os.close(self._writing)
+        own = os.getpid()
+        self._writing.close()
         _become_child()
-        with os.fdopen(requests, "rb") as file:
-            while True:
-                request = pickle.load(file)  # noqa: S301  # from our own parent
-                _send(writing, _framed(_pickled(_outcome(lambda request=request: answer(*request)))))  # type: ignore[misc]
+        while True:
+            request = requests.recv()
+            content = _pickled(_outcome(lambda request=request: answer(*request)))  # type: ignore[misc]
+            if os.getpid() != own:  # the action forked, and this is its child
+                return
+            attempt(sys.stderr.flush)
+            writing.send_bytes(content)
 
     def ask(self, *request: Any, seconds: float = math.inf) -> Any:
         """The answer, or `Failed` after which the process has ended."""
         content, in_time, status = b"", True, 0
         try:
-            _send(self._writing, pickle.dumps(request))
-            content, in_time = _read(self._reading, self.child, time.monotonic() + seconds)
+            with suppress(OSError):  # it has ended
+                self._writing.send(request)
+            content, in_time = _read(self._reading, self._child, time.monotonic() + seconds)
         finally:
             if not content:
                 status = self.end() or 0
         return _received(content, in_time, seconds, status)
 
 
-def _end_server(child: int, owner: int, pipes: Sequence[int]) -> int:
+def _end_server(child: int, owner: int, *pipes: Connection) -> int:
     if os.getpid() != owner:  # a fork of the process that it belongs to
         return 0
-    for each in pipes:
-        os.close(each)
-    return _ended(child, is_done=False)
+    status = _ended(child)
+    for each in pipes:  # not before, as the process would end and leave what it started
+        each.close()
+    return status
 
 
-def _started(be_child: Callable[[int], object]) -> tuple[int, int]:
+def _started(be_child: Callable[[Connection], object]) -> tuple[int, Connection]:
     """A fork that is the child of a pipe, and where to read what it writes."""
     sys.stdout.flush()
     sys.stderr.flush()
-    reading, writing = os.pipe()
-    with _no_interrupt():  # until the process is known to who has to end it
+    reading, writing = Pipe(duplex=False)
+    with held_back():  # until the process is known to who has to end it
         child = _forked()
         if child == 0:
             try:
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-                os.close(reading)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+                reading.close()
                 be_child(writing)
             finally:  # nothing may return into the parent's code
                 os._exit(1)
-    os.close(writing)
+    writing.close()
     return child, reading
 
 
@@ -188,16 +187,6 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-@contextmanager
-def _no_interrupt() -> Iterator[None]:
-    """Ctrl-C has its effect after the block."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _forked() -> int:
     """Fork; Python 3.12 warns of threads, of which those of libraries wait for work and hold no lock."""
     with _FORKING, warnings.catch_warnings():
@@ -205,33 +194,20 @@ def _forked() -> int:
         return os.fork()
 
 
-def _ended(child: int, *, is_done: bool) -> int:
+def _ended(child: int) -> int:
     """Kill a process with all that it started."""
-    if not is_done:
-        end_descendants(child)
+    ended = end_descendants(child)
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
     with suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)
+    status = 0
     with suppress(ChildProcessError):
-        return os.waitpid(child, 0)[1]
-    return 0
-
-
-def _run_and_exit(action: Callable[[], object], writing: int) -> None:
-    """Be the child: run, send, and end without the cleanup of the parent's objects."""
-    own, content = os.getpid(), b""
-    try:
-        _become_child()
-        content = _pickled(_outcome(action))
-    finally:  # nothing may return into the parent's code
-        error = sys.exception()  # such as KeyboardInterrupt, which is no crash
-        content = content or pickle.dumps(Failed(f"{type(error).__name__}: {error}"))
-        if os.getpid() == own:  # else the action forked, and this is its child
-            attempt(sys.stderr.flush)
-            end_own_descendants()
-            _send(writing, _framed(content))
-        os._exit(0 if error is None else 1)
+        status = os.waitpid(child, 0)[1]
+    for each in ended:  # of which this process can be the parent now
+        with suppress(ChildProcessError):
+            os.waitpid(each, os.WNOHANG)
+    return status
 
 
 def _become_child() -> None:
@@ -263,17 +239,6 @@ def _seed_as_new(_own: object) -> None:
         sys.modules["numpy"].random.seed()
 
 
-def _framed(content: bytes) -> bytes:
-    return len(content).to_bytes(HEADER, "big") + content
-
-
-def _send(writing: int, content: bytes) -> None:
-    view = memoryview(content)
-    with suppress(OSError):  # the parent gave up
-        while view:
-            view = view[os.write(writing, view[:CHUNK]) :]
-
-
 def _separate_streams() -> None:
     """Print to the error output, and read nothing of what the caller would read."""
     sys.stdout = sys.stderr
@@ -284,7 +249,10 @@ def _separate_streams() -> None:
 
 
 def _outcome(action: Callable[[], Result]) -> Result | Failed:
-    found = attempt(action)
+    try:
+        found = attempt(action)
+    except (KeyboardInterrupt, GeneratorExit) as error:  # which are no crash
+        return Failed(f"{type(error).__name__}: {error}")
     return Failed(found.line, found.own_calls) if isinstance(found, Crash) else found
 
 
@@ -295,22 +263,17 @@ def _pickled(found: object) -> bytes:
     return pickle.dumps(Failed(f"what it returned cannot be sent: {content.line}"))
 
 
-def _read(reading: int, child: int, end: float) -> tuple[bytes, bool]:
+def _read(reading: Connection, child: int, end: float) -> tuple[bytes, bool]:
     """What the child sent, and whether it came before ``end``; empty if the child ended without sending."""
-    content = bytearray()
-    while len(content) < HEADER or len(content) < HEADER + int.from_bytes(content[:HEADER], "big"):
-        ready, _, _ = select.select([reading], [], [], max(0.0, min(INTERVAL, end - time.monotonic())))
-        if ready:
-            part = os.read(reading, CHUNK)
-            if not part:
-                return b"", True
-            content += part
-        elif _has_ended(child):
-            if not select.select([reading], [], [], 0)[0]:
-                return b"", True
-        elif time.monotonic() >= end:
+    while not reading.poll(max(0.0, min(INTERVAL, end - time.monotonic()))):
+        if time.monotonic() >= end:
             return b"", False
-    return bytes(content[HEADER:]), True
+        if _has_ended(child) and not reading.poll():
+            return b"", True
+    try:
+        return reading.recv_bytes(), True
+    except EOFError:
+        return b"", True
 
 
 def _has_ended(child: int) -> bool:
@@ -324,8 +287,6 @@ def _has_ended(child: int) -> bool:
 DEATH_SIGNAL: Final = 1
 CHILD_SUBREAPER: Final = 36
 """Options of ``prctl``."""
-SECONDS: Final = 2.0
-"""How long killed processes may take to end."""
 
 
 def adopt_orphans() -> None:
@@ -337,21 +298,15 @@ def adopt_orphans() -> None:
             prctl(DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
 
 
-def end_descendants(root: int) -> None:
-    """Kill all processes below one, which stays."""
-    for process in descendants(root):
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(process, signal.SIGKILL)
-
-
-def end_own_descendants() -> None:
-    """Kill all processes below this one, and collect them."""
-    until = time.monotonic() + SECONDS
-    with suppress(ChildProcessError):
-        while time.monotonic() < until:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                end_descendants(os.getpid())
-                time.sleep(1e-3)
+def end_descendants(root: int) -> set[int]:
+    """Kill all processes below one, which stays, and say which."""
+    ended: set[int] = set()
+    while new := {*descendants(root)} - ended:
+        for process in new:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        ended |= new
+    return ended
 
 
 def descendants(root: int) -> list[int]:

@@ -6,6 +6,7 @@ fault makes a wrong subject of a right one.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
@@ -13,11 +14,11 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
 from rlverify.checks.adapters.adapter import Adapter
 from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, ExpectedFailures
 from rlverify.checks.engine.faults import GenericFault
-from rlverify.checks.engine.library import Twin, distribution_of
-from rlverify.checks.engine.rule import Rule, first_paragraph
+from rlverify.checks.engine.rule import Rule, rule
 from rlverify.checks.engine.rule_runs import chosen_rules, installed_modules, preload, record_of
 from rlverify.checks.engine.session import SEED, SubjectSession
 from rlverify.checks.engine.subjects import Runs, Subject, check_settings
+from rlverify.checks.engine.twins import Twin, distribution_of
 from rlverify.checks.state.random_state import seed_globals
 from rlverify.records.attempts import Crash, attempt
 from rlverify.records.claims import Severity
@@ -62,6 +63,7 @@ class Kind(Generic[Checked]):
         """Register the decorated function as a rule of its name; it runs in a process of its own."""
 
         def register(function: RuleFunction[Checked]) -> RuleFunction[Checked]:
+            @functools.wraps(function)
             def found(session: SubjectSession) -> CheckFinding:
                 def action() -> CheckFinding:
                     seed_globals(SEED)
@@ -69,11 +71,7 @@ class Kind(Generic[Checked]):
 
                 return session.run(action)
 
-            found.__doc__, name, planted = function.__doc__, function.__name__, tuple(faults)
-            expected = first_paragraph(function)
-            self.rules[name] = Rule(
-                name, self.family, severity, expected, found, faults=lambda _session: planted, blamed="rule"
-            )
+            rule(self.family, severity, faults=faults, blamed="rule", rules=self.rules)(found)
             return function
 
         return register

@@ -56,18 +56,21 @@ def rule(
     rests_on: Sequence[str] = (),
     faults: Callable[[SubjectSession], Sequence[GenericFault]] | Sequence[GenericFault] = (),
     blamed: Blamed = "class",
+    rules: dict[str, Rule] = RULES,
 ) -> Callable[[CheckFunction], CheckFunction]:
     """Register the decorated function as a rule of its name; the first sentence of its documentation is `expected`.
 
     The function returns a `CheckFinding` with what is wrong, or `passing` if nothing is. It raises
     ``NotSupportedError`` if the subject has nothing that the rule is about.
+
+    :param rules: where it is registered, by default among those for any algorithm
     """
 
     def register(function: CheckFunction) -> CheckFunction:
         name = function.__name__
         given = faults if callable(faults) else (lambda _session: tuple(faults))
         expected = first_paragraph(function)
-        RULES[name] = Rule(name, family, severity, expected, function, tuple(rests_on), given, blamed=blamed)
+        rules[name] = Rule(name, family, severity, expected, function, tuple(rests_on), given, blamed=blamed)
         return function
 
     return register

@@ -24,11 +24,10 @@ from rlverify.checks.engine.check_records import (
     known_failure,
 )
 from rlverify.checks.engine.isolation import Failed, Server, in_process, is_copied_by_fork
-from rlverify.checks.engine.library import library_failure, twin_of
 from rlverify.checks.engine.rule import RULES, Rule, inconclusive
 from rlverify.checks.engine.session import Known, SubjectError, SubjectSession, TierName, hide_warnings
-from rlverify.checks.engine.sizes import smaller_model, what_is_smaller
 from rlverify.checks.engine.subjects import Runs, Subject, subject
+from rlverify.checks.engine.twins import library_failure, smaller_model, twin_of, what_is_smaller
 from rlverify.checks.state.random_state import kept
 from rlverify.records.attempts import Crash, attempt
 from rlverify.records.errors import suggestion
@@ -172,14 +171,13 @@ def _session(made: Subject, runs: Runs) -> SubjectSession | CheckFinding:
     """What runs the subject, or the finding of every check if the subject cannot be made."""
     server = Server(_Engine(made)) if hasattr(os, "fork") else None
     found = server.ask("look", seconds=made.limit) if server else in_process(lambda: look_at(made), made.limit)
-    if isinstance(found, Look):
-        if server is not None and server.ask("train", seconds=made.limit) is True:
-            runs.server, runs.served = server, made.known_rules
-            return session_of(made, found)
+    if isinstance(found, Failed):
+        return _error(found)
+    if server is not None and server.ask("train", seconds=made.limit) is True:
+        runs.server = server
+    else:
         preload(found.modules)
-    if server is not None:
-        server.end()
-    return session_of(made, found) if isinstance(found, Look) else _error(found)
+    return session_of(made, found)
 
 
 def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
@@ -189,7 +187,7 @@ def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
         runs.session = _session(made, runs)
     session, is_again = runs.session, rule.name in runs.reported
     runs.reported.add(rule.name)
-    base = CheckRecord(made.name, rule.name, rule.family, rule.severity, CheckFinding(Status.ERROR))
+    base = not_run(rule, made)
     known, lines = known_failure(made.expected_failures, rule.name), made.reproduction(rule.name)
     base = replace(base, known=known, strict=made.strict, reproduction=lines)
     if isinstance(session, CheckFinding):
@@ -199,7 +197,7 @@ def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
         return replace(base, finding=replace(inconclusive(spent), expected=rule.expected))
     base = replace(base, shrunk=session.shrunk)
     record: CheckRecord | Failed
-    if runs.server is not None and runs.served.get(rule.name) is rule:
+    if runs.server is not None:
         record = runs.server.ask("judge", rule.name, base, is_again)
     else:
         record = _judged(rule, session, runs, base, is_again=is_again)
@@ -207,6 +205,13 @@ def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
         record = replace(base, finding=replace(_error(record), expected=rule.expected))
     runs.seconds += time.monotonic() - started
     return record
+
+
+def not_run(rule: Rule, made: Subject, reason: str = "") -> CheckRecord:
+    """The record of a rule that could not be run on a subject."""
+    return CheckRecord(
+        made.name, rule.name, rule.family, rule.severity, CheckFinding(Status.ERROR, rule.expected, reason)
+    )
 
 
 def _judged(rule: Rule, session: SubjectSession, runs: Runs, base: CheckRecord, *, is_again: bool) -> CheckRecord:

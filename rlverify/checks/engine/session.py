@@ -37,7 +37,7 @@ class Tier:
     is_full: bool
 
 
-TIERS: Final[dict[TierName, Tier]] = {
+TIERS: Final[dict[str, Tier]] = {
     "smoke": Tier("smoke", 7.0, plants_faults=False, finds_reasons=False, is_full=False),
     "default": Tier("default", None, plants_faults=True, finds_reasons=True, is_full=False),
     "full": Tier("full", None, plants_faults=True, finds_reasons=True, is_full=True),
@@ -46,10 +46,9 @@ TIERS: Final[dict[TierName, Tier]] = {
 
 def tier_named(name: str) -> Tier:
     """The tier of a name."""
-    for each in TIERS.values():
-        if each.name == name:
-            return each
-    raise ValueError(f"there is no tier {name!r}; choose from {', '.join(TIERS)}")
+    if name not in TIERS:
+        raise ValueError(f"there is no tier {name!r}; choose from {', '.join(TIERS)}")
+    return TIERS[name]
 
 
 Result = TypeVar("Result")

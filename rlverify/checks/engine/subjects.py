@@ -11,9 +11,9 @@ from typing import Any
 from rlverify.checks.adapters.adapter import Adapter
 from rlverify.checks.engine.check_records import CheckFinding, ExpectedFailures
 from rlverify.checks.engine.isolation import Server
-from rlverify.checks.engine.library import Twin
 from rlverify.checks.engine.rule import RULES, Rule
 from rlverify.checks.engine.session import TIERS, SubjectSession, Tier, TierName, tier_named
+from rlverify.checks.engine.twins import Twin
 from rlverify.checks.state.parts import is_module
 
 
@@ -26,7 +26,6 @@ class Runs:
     :param twin: what `twin_of` gave, or nothing before the first failure
     :param server: a process with a trained model, of which each process of a check is a fork; None if there is none. It
         ends with this object
-    :param served: the rules that it knows
     """
 
     session: SubjectSession | CheckFinding | None = None
@@ -35,7 +34,6 @@ class Runs:
     seconds: float = 0.0
     twin: tuple[Twin | None, ...] = ()
     server: Server | None = None
-    served: Mapping[str, Rule] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import importlib
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +17,9 @@ from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding, CheckRecord
 from rlverify.checks.engine.kinds import CheckOptions, Kind
 from rlverify.checks.engine.rule import compared, failing, passing
-from rlverify.checks.engine.search import listed
 from rlverify.checks.engine.session import OTHER_SEED
+from rlverify.checks.rules.safety import files_in, imports_of, pickles_in_all
 from rlverify.checks.state.random_state import seed_globals
-from rlverify.checks.state.saved_pickles import Pickle, is_data, pickles_in
 from rlverify.checks.state.tree import digests
 from rlverify.records.attempts import Crash, attempt
 
@@ -28,8 +27,6 @@ CUTS: Final = (0.0, 0.5, 0.99)
 """Parts of a file that are left when it is cut off."""
 PLACES: Final = 16
 """Bytes of a file that are changed, one at a time."""
-PICKLES: Final = 4
-"""Pickles, or names that they import, that a failure names."""
 NAME: Final = "checkpoint"
 
 
@@ -92,14 +89,6 @@ def _saved_and_read(subject: CheckpointSubject) -> None:
 
 def _compared(expected: dict[str, str], found: dict[str, str], what: str) -> CheckFinding:
     return compared(expected, found, f"{{}} of {len(expected)} values {what}")
-
-
-def files_in(folder: Path) -> list[Path]:
-    """What was saved into a folder."""
-    found = sorted(each for each in folder.rglob("*") if each.is_file())
-    if not found:
-        raise NotSupportedError("save() writes no file")
-    return found
 
 
 def _load_or_make(subject: CheckpointSubject, path: Path, fresh: Any) -> Any:
@@ -236,17 +225,3 @@ def checkpoint_runs_nothing_when_read(subject: CheckpointSubject) -> CheckFindin
     """
     with subject.saved(subject.changed()) as path:
         return imports_of(pickles_in_all(path.parent))
-
-
-def pickles_in_all(folder: Path) -> list[Pickle]:
-    """The pickles in everything that was saved into a folder."""
-    return [found for file in files_in(folder) for found in pickles_in(file)]
-
-
-def imports_of(pickles: Sequence[Pickle], why: str = "") -> CheckFinding:
-    """Whether pickles import nothing but what builds plain data and tensors."""
-    risky = [(each.place, name) for each in pickles for name in each.imported if not is_data(name)]
-    if not risky:
-        return passing()
-    names = list(dict.fromkeys(name for _, name in risky))
-    return failing(f"{len(names)} names are imported: {listed(names, PICKLES)}", where=risky[0][0], why=why)

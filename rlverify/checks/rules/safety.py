@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine import faults as faults
@@ -16,9 +17,33 @@ from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import failing, passing, rule
 from rlverify.checks.engine.search import listed
 from rlverify.checks.engine.session import SubjectSession
-from rlverify.checks.rules.checkpoints import PICKLES, files_in, imports_of, pickles_in_all
-from rlverify.checks.state.saved_pickles import embedded, is_for_weights
+from rlverify.checks.state.saved_pickles import Pickle, embedded, is_data, is_for_weights, pickles_in
 from rlverify.records.attempts import attempt
+
+PICKLES: Final = 4
+"""Pickles, or names that they import, that a failure names."""
+
+
+def files_in(folder: Path) -> list[Path]:
+    """What was saved into a folder."""
+    found = sorted(each for each in folder.rglob("*") if each.is_file())
+    if not found:
+        raise NotSupportedError("save() writes no file")
+    return found
+
+
+def pickles_in_all(folder: Path) -> list[Pickle]:
+    """The pickles in everything that was saved into a folder."""
+    return [found for file in files_in(folder) for found in pickles_in(file)]
+
+
+def imports_of(pickles: Sequence[Pickle], why: str = "") -> CheckFinding:
+    """Whether pickles import nothing but what builds plain data and tensors."""
+    risky = [(each.place, name) for each in pickles for name in each.imported if not is_data(name)]
+    if not risky:
+        return passing()
+    names = list(dict.fromkeys(name for _, name in risky))
+    return failing(f"{len(names)} names are imported: {listed(names, PICKLES)}", where=risky[0][0], why=why)
 
 
 def _also_saving(text: str, content: bytes) -> GenericFault:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import sysconfig
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rlverify.checks.state.tree import children, names_of
+from rlverify.checks.state.tree import way
 
 YOURS: Final = "yours"
 """The library of code that is not installed."""
@@ -58,27 +58,14 @@ def owner_of(root: Any, path: str) -> Owner:
     attribute of your classes is yours, whatever it is made of. An attribute of the root that no class names was set
     from outside, and is yours as well.
     """
-    owner, node, place = OF_PYTHON, root, ""
-    names = names_of(path) if path else []
-    while names:
-        parts = children(node)
-        step = next((count for count in range(len(names), 0, -1) if _key(place, names[:count]) in parts), 0)
-        if step == 0:
-            break
-        key = _key(place, names[:step])
+    owner = OF_PYTHON
+    for node, key, _ in way(root, path):
         if key.startswith(".") and not isinstance(node, PLAIN):
             kind = _declaring(type(node), key[1:])
             owner = owner_of_class(kind or type(node))
             if owner.is_yours or (node is root and kind is None):
                 return Owner(YOURS, owner.name)
-        node, place, names = parts[key], place + key, names[step:]
     return owner
-
-
-def _key(place: str, names: Sequence[str]) -> str:
-    """The key under which `children` has the next names of a path."""
-    joined = "".join(names)
-    return joined if place or joined.startswith("[") else f".{joined}"
 
 
 def _declaring(kind: type, attribute: str) -> type | None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from rlverify.pickles.pickle_imports import content_of
+from rlverify.pickles import content_of
 from rlverify.records.attempts import Crash, attempt
 
 PROTOCOL: Final = b"\x80"

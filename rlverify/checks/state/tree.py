@@ -135,20 +135,28 @@ def _differences(
 
 def find(root: Any, path: str) -> tuple[Any, Callable[[Any], None]]:
     """The value at a path that `walk` gives, and what replaces it there."""
-    seen: dict[int, Any] = {}
-    waiting: deque[tuple[str, Any, Callable[[Any], None]]] = deque([("", root, _cannot_replace)])
-    while waiting:
-        place, node, replace = waiting.popleft()
-        if place == path:
-            return node, replace
-        if leaf_of(node) is not None or id(node) in seen:
-            continue
-        seen[id(node)] = node
-        set_part = setter(node, replace, node)
-        for key, child in children(node).items():
-            if path.startswith(_joined(place, key)):
-                waiting.append((_joined(place, key), child, partial(set_part, key)))
-    raise KeyError(path)
+    node, replace, place = root, _cannot_replace, ""
+    for owner, key, child in way(root, path):
+        node, replace, place = child, partial(setter(owner, replace, owner), key), _joined(place, key)
+    if place != path:
+        raise KeyError(path)
+    return node, replace
+
+
+def way(root: Any, path: str) -> Iterator[tuple[Any, str, Any]]:
+    """Each object along a path, and the name and value of its part on it, as far as there are such parts."""
+    node, place = root, ""
+    while place != path:
+        inside = {key: child for key, child in children(node).items() if _leads(_joined(place, key), path)}
+        if not inside:
+            return
+        key = max(inside, key=len)
+        yield node, key, inside[key]
+        node, place = inside[key], _joined(place, key)
+
+
+def _leads(start: str, path: str) -> bool:
+    return path.startswith(start) and path[len(start) : len(start) + 1] in ("", ".", "[")
 
 
 def leaves_below(root: Any, path: str) -> list[str]:

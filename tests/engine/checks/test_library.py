@@ -20,9 +20,9 @@ from benchmarks.field.findings import of_libraries
 from benchmarks.field.records import read_field_report
 from rlverify.checks import CheckRecord, KnownFailure, Status, check_algorithm, details
 from rlverify.checks.adapters.sb3 import SB3Adapter
-from rlverify.checks.engine import library
+from rlverify.checks.engine import twins
 from rlverify.checks.engine.rule import RULES
-from rlverify.checks.rules.remedies import REMEDIES
+from rlverify.checks.rules.advice import REMEDIES
 from rlverify.reporting.check_formats import outcome_words
 
 SIZES: dict[str, Any] = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "seed": 0}
@@ -190,7 +190,7 @@ def test_what_no_cause_was_looked_for_is_not_excused(kind: type[PPO], status: St
 def test_a_version_without_a_field_report_is_compared_all_the_same(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(library, "KNOWN", tmp_path)
+    monkeypatch.setattr(twins, "KNOWN", tmp_path)
     assert record("set_parameters_copies").outcome == "fail, PPO of stable-baselines3 2.9.2 fails as well"
 
 
@@ -225,9 +225,9 @@ def test_the_layer_that_is_copied_wrongly_is_named(env: Callable[[], VecEnv], la
 
 def test_the_lists_that_ship_are_those_of_the_field_report() -> None:
     expected = of_libraries(read_field_report(REPORT))
-    assert set(expected) == {file.stem for file in library.KNOWN.glob("*.json")}
+    assert set(expected) == {file.stem for file in twins.KNOWN.glob("*.json")}
     for name, found in expected.items():
-        shipped = library.findings_of(*name.rsplit("-", 1))
+        shipped = twins.findings_of(*name.rsplit("-", 1))
         assert {each.check: (each.number, each.headline) for each in found} == {
             check: (each.number, each.headline) for check, each in shipped.items()
         }

@@ -20,7 +20,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv,
 from rlverify.checks import Status, check_algorithm, details
 from rlverify.checks.adapters.sb3 import SB3Adapter
 from rlverify.checks.engine import search
-from rlverify.checks.engine.sizes import smaller_model
+from rlverify.checks.engine.twins import smaller_model
 
 CART, PENDULUM = "CartPole-v1", "Pendulum-v1"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rlverify.pickles.pickle_imports import COMPUTED, PickleContent, PickleImport, content_of
+from rlverify.pickles import COMPUTED, PickleContent, PickleImport, content_of
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 SYSTEM = PickleImport(os.system.__module__, "system", is_called=True)

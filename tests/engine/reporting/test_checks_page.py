@@ -11,7 +11,7 @@ import pytest
 from rlverify.checks.adapters.adapter import Adapter
 from rlverify.checks.engine.faults import STARTS_AGAIN, GenericFault
 from rlverify.checks.engine.rule import RULES
-from rlverify.checks.rules.known_bugs import KNOWN_BUGS
+from rlverify.checks.rules.advice import KNOWN_BUGS
 from rlverify.checks.rules.resume import ENVIRONMENT_AGAIN, SEEDS_AGAIN
 from tests.engine.rules_page import faults_in_words, rules_page
 from tests.support.repository_copy import ROOT

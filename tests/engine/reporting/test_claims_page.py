@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from rlverify.kill_matrix.committed import kill_matrix
 from rlverify.project.catalogue import load
 from rlverify.project.citations import Documents
 from rlverify.records.claims import Claim
 from rlverify.records.matrix import Matrix
-from rlverify.reporting.kill_matrix_page import kill_matrix
 from rlverify.reporting.rendering import render_all
 from rlverify.reporting.report_data import ReportData
 from rlverify.verdicts.verdict import Record

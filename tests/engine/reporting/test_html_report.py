@@ -13,8 +13,8 @@ from html.parser import HTMLParser
 import pytest
 
 from rlverify.reporting.html_report import html_of, render_html
+from rlverify.reporting.rendering import draw
 from rlverify.reporting.report_data import ReportData, anchor, collect
-from rlverify.reporting.svg import draw
 from rlverify.verdicts.verdict import Record
 from tests.engine.reporting.assessed import LONG, assessed_data, hostile
 from tests.engine.reporting.records import PROJECT, data, generic, measured, simple, toy_plot

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from rlverify.kill_matrix.committed import false_alarm_rate, kill_matrix, kill_rate
 from rlverify.project.content import open_project
 from rlverify.records.matrix import FaultPlan, FaultResult, Matrix, NamedSuite
-from rlverify.reporting.kill_matrix_page import false_alarm_rate, kill_matrix, kill_rate
 from tests.engine.reporting.records import CLAIM
 
 OURS = open_project(Path(__file__).parents[3]).templates

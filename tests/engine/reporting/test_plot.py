@@ -11,7 +11,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from rlverify.project.registry import Line, Plot
-from rlverify.reporting.svg import BOTTOM, HEIGHT, LEFT, RIGHT, STROKES, TOP, WIDTH, draw
+from rlverify.reporting.rendering import BOTTOM, HEIGHT, LEFT, RIGHT, STROKES, TOP, WIDTH, draw
 from tests.engine.reporting.records import toy_plot
 from verification.experiments.exploit import UPDATES_WATCHED
 from verification.experiments.training import STEPS_OF_AN_UPDATE

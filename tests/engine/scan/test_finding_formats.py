@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rlverify.scan.finding_formats import FINDING_FORMATS, json_of, sarif_of, text_of
+from rlverify.cli.scan_command import FINDING_FORMATS, json_of, sarif_of, text_of
 from rlverify.scan.findings import RULES, ScanFinding
 from tests.engine.reporting.test_sarif_schema import faults_of
 

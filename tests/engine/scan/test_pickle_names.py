@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch._weights_only_unpickler import _get_allowed_globals
 
-from rlverify.pickles.pickle_imports import COMPUTED, PickleImport
-from rlverify.scan.pickle_findings import Place, danger_of, findings_of_pickles
+from rlverify.pickles import COMPUTED, PickleImport
+from rlverify.scan.findings import Place, danger_of, findings_of_pickles
 from rlverify.scan.unpacking import findings_of_content
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rlverify.pickles.bounded_reading import NotScannedError
-from rlverify.scan import loading_calls
+from rlverify.pickles import NotScannedError
+from rlverify.scan import python_source
 from rlverify.scan.findings import RULES, ScanFinding
 from rlverify.scan.python_source import findings_of_source
 
@@ -94,12 +94,12 @@ def test_a_safe_call_is_not_reported(source: str) -> None:
 @pytest.mark.parametrize("rule", sorted({rule for rule, _ in REPORTED.values()}))
 def test_without_its_rule_no_call_of_it_is_reported(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = [source for source, (of, _) in REPORTED.items() if of == rule]
-    for name, function in list(loading_calls.LOADING_FUNCTIONS.items()):
+    for name, function in list(python_source.LOADING_FUNCTIONS.items()):
         if function.rule == rule:
-            monkeypatch.delitem(loading_calls.LOADING_FUNCTIONS, name)  # type: ignore[arg-type]
+            monkeypatch.delitem(python_source.LOADING_FUNCTIONS, name)  # type: ignore[arg-type]
     if rule in ("model-load", "vecnormalize-load"):
-        monkeypatch.setattr(loading_calls, "is_model_class", lambda _: False)
-        monkeypatch.setattr(loading_calls, "_REPLAY_BUFFER", "")
+        monkeypatch.setattr(python_source, "is_model_class", lambda _: False)
+        monkeypatch.setattr(python_source, "_REPLAY_BUFFER", "")
     assert [each for source in sources for each in found(source)] == []
 
 

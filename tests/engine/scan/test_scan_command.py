@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from rlverify.scan.scanning import SOURCE_SUFFIXES
 from rlverify.scan.unpacking import CHECKPOINT_SUFFIXES
-from rlverify.scan.worker import SOURCE_SUFFIXES
 from tests.engine.in_process import rlverify_here
 from tests.engine.reporting.test_sarif_schema import faults_of
 from tests.support.repository_copy import ROOT

@@ -13,8 +13,7 @@ import pytest
 
 from rlverify.records.errors import UsageError
 from rlverify.scan import scan, scanning
-from rlverify.scan.scanning import SKIPPED_FOLDERS, files_of
-from rlverify.scan.worker import findings_of_file
+from rlverify.scan.scanning import SKIPPED_FOLDERS, files_of, findings_of_file
 
 HOSTILE = pickle.dumps([eval, 1])
 CALL = "import pickle\npickle.load(f)\n"

@@ -17,12 +17,10 @@ import numpy as np
 import pytest
 import torch
 
-from rlverify.pickles import bounded_reading
-from rlverify.pickles.bounded_reading import UnpackBudget
+from rlverify.pickles import MEBIBYTE
 from rlverify.scan import unpacking
-from rlverify.scan.findings import ScanFinding
-from rlverify.scan.pickle_findings import Place
-from rlverify.scan.unpacking import findings_of_content, is_checkpoint
+from rlverify.scan.findings import Place, ScanFinding
+from rlverify.scan.unpacking import UnpackBudget, findings_of_content, is_checkpoint
 
 
 class Payload:
@@ -289,7 +287,7 @@ def test_a_file_is_read_in_pieces() -> None:
     file = Pieces(pickle.dumps([bytes(2**24), Payload()]))
     findings = list(findings_of_content(file, Place("x.pkl")))
     assert [each.rule for each in findings] == [DANGEROUS]
-    assert file.largest <= bounded_reading.MEBIBYTE
+    assert file.largest <= MEBIBYTE
 
 
 NAMES = ["a.pkl", "a.PT", "a.pth", "b.ckpt", "c.joblib", "d.npz", "e.npy", "f.pickle", "g.dill"]

@@ -3,13 +3,53 @@
 from __future__ import annotations
 
 import io
+import lzma
 import pickletools
+import tarfile
+import zipfile
+import zlib
 from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Final, NamedTuple
 
-from rlverify.pickles.bounded_reading import DAMAGE, NotScannedError, problem_of
+MEBIBYTE: Final = 2**20
+
+
+class NotScannedError(Exception):
+    """Content that could not be scanned to its end.
+
+    :param rule: ``unreadable-file`` or ``scan-limit``
+    """
+
+    def __init__(self, rule: str, reason: str) -> None:
+        super().__init__(reason)
+        self.rule = rule
+        self.reason = reason
+
+
+DAMAGE: Final = (
+    NotScannedError,
+    OSError,
+    EOFError,
+    ValueError,
+    OverflowError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    tarfile.TarError,
+)
+"""What content raises that is damaged, encrypted or unknown, here and in the readers of the standard library."""
+
+
+def problem_of(error: BaseException) -> NotScannedError:
+    """Return the error of a reader as what a scan reports."""
+    if isinstance(error, NotScannedError):
+        return error
+    text = " ".join(str(error).split()) or type(error).__name__
+    return NotScannedError("unreadable-file", f"cannot be read: {text[:200]}")
+
 
 MAX_INSTRUCTIONS: Final = 10_000_000
 """How many instructions of one pickle are read, which takes some ten seconds."""

@@ -1,16 +1,27 @@
-"""The command that renders what was measured: pages, one HTML page, or a text for another program."""
+"""The commands that measure nothing: `list` and `show` claims, and `report`, which renders what was measured."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 from rich.text import Text
 
+from rlverify.cli import tables
 from rlverify.cli.console import complain, show
-from rlverify.cli.options import Areas, AsJson, Patterns, Reports, chosen_ids, project_of, report_paths
+from rlverify.cli.options import (
+    Areas,
+    AsJson,
+    ClaimId,
+    Patterns,
+    Reports,
+    chosen_ids,
+    project_of,
+    report_paths,
+    selected,
+)
 from rlverify.cli.run_options import STDOUT, check_outputs, write_texts
 from rlverify.gating.committed_evidence import Committed
 from rlverify.gating.fallen import outcome_of_audit
@@ -21,9 +32,32 @@ from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import UsageError
 from rlverify.records.problems import exit_code_of, outcome_of, with_advice
-from rlverify.reporting.formats import FORMATS, PAGE_FORMATS
+from rlverify.reporting.formats import FORMATS
+from rlverify.reporting.html_report import render_html
 from rlverify.reporting.outcome import Outcome
 from rlverify.reporting.report_data import collect
+
+
+def list_claims(
+    context: typer.Context,
+    patterns: Patterns = None,
+    areas: Areas = None,
+    as_json: AsJson = False,
+) -> None:
+    """List claims: all of them, or those that are named."""
+    claims = selected(project_of(context), patterns, areas)
+    show({"claims": [asdict(claim) for claim in claims]} if as_json else tables.claims_table(claims))
+
+
+def show_claim(context: typer.Context, claim_id: ClaimId, as_json: AsJson = False) -> None:
+    """Show one claim: what is said, where, and how it is tested."""
+    claim = project_of(context).claim(claim_id)
+    if as_json:
+        show(asdict(claim))
+    else:
+        conditions = [each for each in project_of(context).claims if each.condition_of == claim.id]
+        show(Text(f"{claim.id}: {claim.title}\n"), tables.claim_table(claim, conditions))
+
 
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; compare with the committed reports.")]
 FormatOption = Annotated[
@@ -51,7 +85,7 @@ def report(
     """Render the reports from the committed evidence; measures nothing."""
     text = text_format or ("json" if as_json and not check else None)
     if (output or patterns or areas or text_format) and (text is None or check):
-        names = ", ".join((*FORMATS, *PAGE_FORMATS))
+        names = ", ".join((*FORMATS, "html"))
         raise UsageError(f"the pages are about all claims; for one file or for some claims, name a --format ({names})")
     files = check_outputs({"json" if output == STDOUT else "output": output})
     project = project_of(context)
@@ -61,7 +95,7 @@ def report(
     committed = Committed(project, paths)
     if not committed.evidence:
         raise UsageError(f"there is no evidence in {paths.evidence}; {REMEDY}, or name another folder with --reports")
-    if text in PAGE_FORMATS and chosen is not None:
+    if text == "html" and chosen is not None:
         shown_in = {project.claim(each).condition_of for each in chosen}
         chosen |= shown_in - {""}
     records = [each for each in committed.records if chosen is None or each.claim.id in chosen]
@@ -92,4 +126,4 @@ def _rendered(name: str, project: Project, paths: ReportPaths, measured: Outcome
     if name in FORMATS:
         return FORMATS[name](outcome_of_audit(project, measured))
     data = collect(project, paths.reports, measured.records)
-    return PAGE_FORMATS[name](data if is_all else replace(data, pages=(), templates=None))
+    return render_html(data if is_all else replace(data, pages=(), templates=None))

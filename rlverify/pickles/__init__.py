@@ -1,1 +1,0 @@
-"""Reads pickles without loading them: their instructions, and what they would import and call."""
