@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,11 +10,9 @@ import pytest
 from typer.main import get_command
 
 from rlverify.cli.app import app
-from rlverify.records.problems import SCHEMA_VERSION
 from tests.engine.project_folders import PROJECTS
 
 Command = Callable[..., tuple[int, str, str]]
-Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 
 COMMANDS = [
     ("list", "--json"),
@@ -38,10 +35,6 @@ OF_THE_MATRIX = [("matrix", "--fault", "clip-one-sided", "--json")]
 def version(output: str) -> int:
     found: int = json.loads(output)["schema_version"]
     return found
-
-
-def test_the_version_is_that_of_the_schema() -> None:
-    assert SCHEMA_VERSION == 1
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)

@@ -142,13 +142,6 @@ def test_the_full_level_compares_runs_one_by_one_only_where_they_repeat(drifting
     assert code == 0, said
 
 
-def test_a_number_edited_by_hand_is_refused_whatever_else_fits(checkout: Path) -> None:
-    replace(checkout / "reports/evidence/FIG-GAIN.json", '"mean": 20.0', '"mean": 20.1')
-    for command in ("gate", "report"):
-        done = answer(checkout, command)
-        assert (done.returncode, "was edited after it was measured" in done.stderr) == (2, True)
-
-
 def test_a_mean_that_its_values_do_not_give_is_refused(checkout: Path) -> None:
     path = checkout / "reports/evidence/FIG-GAIN.json"
     content = json.loads(path.read_text())
@@ -262,13 +255,6 @@ def test_an_experiment_may_plant_a_fault_by_name(checkout: Path) -> None:
     replace(path, '    _behave("transfer", seed)\n', '    with plant(get_fault("low-only")):\n        pass\n')
     code, said = gate(checkout)
     assert code == 0, said
-
-
-def test_an_experiment_that_prints_and_crashes_is_told(checkout: Path) -> None:
-    path = checkout / "figureproject/experiments/values.py"
-    replace(path, '    _behave("transfer", seed)\n', "    raise ZeroDivisionError(seed)\n")
-    code, said = gate(checkout)
-    assert (code, "ZeroDivisionError" in said) == (1, True), said
 
 
 def test_a_full_audit_notes_its_day_and_revision_until_the_code_changes(checkout: Path) -> None:

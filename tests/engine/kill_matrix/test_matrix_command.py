@@ -155,18 +155,6 @@ def test_a_survivor_fails_the_matrix_and_once_committed_the_gate(checkout: Path)
 
 
 @pytest.mark.slow
-def test_a_false_alarm_fails_the_matrix(checkout: Path) -> None:
-    replace(
-        checkout / "tests/test_toy.py",
-        "def test_mean():",
-        'def test_wolf():\n    assert Average.add.__code__.co_name == "add"\n\ndef test_mean():',
-    )
-    done = rlverify(checkout, "matrix", "--fault", "null-add-twice")
-    assert done.returncode == 1
-    assert "null-add-twice: (null) a false alarm: tests/test_toy.py::test_wolf failed" in done.stdout
-
-
-@pytest.mark.slow
 def test_a_failing_test_disqualifies_itself_and_nothing_is_replaced(checkout: Path) -> None:
     before = (checkout / "reports" / "matrix.json").read_bytes()
     replace(checkout / "tests/test_toy.py", "average.mean == 2.0", "average.mean == 3.0")
@@ -183,16 +171,6 @@ def test_why_sessions_could_not_be_forked_is_on_stderr(checkout: Path) -> None:
     done = rlverify(checkout, "matrix", "--fault", "clip-one-sided")
     assert done.returncode == 2
     assert "ModuleNotFoundError: No module named 'no_such_module'" in done.stderr
-
-
-@pytest.mark.slow
-def test_one_fault_is_shown_with_its_killers_and_its_difference(committed: Path) -> None:
-    done = rlverify(committed, "matrix", "--fault", "clip-one-sided")
-    assert (done.returncode, done.stderr) == (0, "")
-    for line in ("clip-one-sided (defect): KILLED", "killed by tests/test_toy.py::test_low", "+++ clip-one-sided"):
-        assert line in done.stdout.splitlines()
-    content = json.loads(rlverify(committed, "matrix", "--fault", "clip-one-sided", "--json").stdout)
-    assert (content["exit_code"], len(content["matrix"]["rows"])) == (0, 1)
 
 
 @pytest.mark.slow

@@ -153,14 +153,6 @@ def test_a_session_that_cannot_run_is_an_error(suite: Path, fault: str, test: st
     assert words in kill.output
 
 
-def test_a_stale_fault_is_an_error(suite: Path) -> None:
-    write_settings(suite, "troubleproject")
-    kill = _under(suite, "test_toy.py", fault="stale")
-    assert kill.fate == "error"
-    assert "fault stale is stale" in kill.output
-    assert "Traceback" not in kill.output
-
-
 def test_a_fault_of_a_module_that_is_named_beside_is_planted_too(suite: Path) -> None:
     (suite / "mine.py").write_text(
         "from rlverify import fault\nfrom rlverify.project.fingerprint import member_digest\n"
@@ -226,15 +218,6 @@ def test_the_fault_reaches_the_workers_of_a_distributed_session(suite: Path) -> 
     assert (kill.fate, kill.executions) == ("killed", 2)
 
 
-def test_a_mistake_in_the_fault_s_own_code_is_no_kill(suite: Path) -> None:
-    (suite / "test_half.py").write_text(
-        "from troubleproject.target import half\n\ndef test_half():\n    assert half(4) == 2\n", encoding="utf-8"
-    )
-    write_settings(suite, "troubleproject")
-    kill = _under(suite, "test_half.py", fault="crashing")
-    assert (kill.fate, kill.failed, kill.errors) == ("error", (), ("test_half.py::test_half",))
-
-
 def test_a_mistake_in_a_fault_is_an_error_whatever_the_test_makes_of_it(suite: Path) -> None:
     (suite / "test_half.py").write_text(
         "import pytest\nfrom troubleproject.target import half\n\n"
@@ -267,12 +250,6 @@ def test_without_a_fault_every_outcome_is_told(suite: Path) -> None:
     assert run.outcome.failed == ["test_toy.py::test_wrong"]
     assert run.outcome.skipped == ["test_toy.py::test_skipped", "test_toy.py::test_known"]
     assert (run.exit_code, run.outcome.executions) == (1, {})
-
-
-def test_a_session_that_is_stopped_has_no_outcome(suite: Path) -> None:
-    (suite / "test_endless.py").write_text("def test_endless():\n    while True:\n        pass\n", encoding="utf-8")
-    run = run_tests(["test_endless.py"], root=suite, limit=0.5)
-    assert (run.outcome, run.output) == (None, "the session was stopped after 0.5 s")
 
 
 def test_the_project_is_that_of_the_tests_and_not_of_the_working_folder(

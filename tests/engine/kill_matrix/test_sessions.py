@@ -166,23 +166,6 @@ def test_without_fork_each_session_is_a_process_of_its_own(run: Run, monkeypatch
     assert [run(MARKS).exit_code for _ in range(2)] == [0, 0]
 
 
-@pytest.mark.parametrize(
-    ("content", "settings", "reason"),
-    [
-        ("no_such_project", {}, "no_such_project"),
-        ("toyproject", {"unknown": 1}, "there is no such setting"),
-    ],
-)
-def test_where_the_project_cannot_be_opened_a_session_runs_in_a_fresh_process_and_says_why(
-    content: str, settings: dict[str, object], reason: str, run: Run, folder: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    write_settings(folder, content, **settings)
-    session = run(PROCESSES)
-    assert session.exit_code == 0
-    assert processes(session)[0] == str(os.getpid())
-    assert reason in capfd.readouterr().err
-
-
 def test_sessions_of_two_threads_run_beside_each_other(folder: Path, environment: dict[str, str]) -> None:
     """Each waits for the other; one after the other they would wait until their time is up."""
     for own, other in (("a", "b"), ("b", "a")):
