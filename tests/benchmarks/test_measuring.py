@@ -15,17 +15,16 @@ import pytest
 import torch
 from torch.autograd import DeviceType
 
-from benchmarks import scale, scale_executors
+from benchmarks import scale, scale_executors, side_by_side
 from benchmarks.cuda import __main__ as cuda
 from benchmarks.cuda import launches, marked_tests, optimizers, page, run
 from benchmarks.cuda.plan import FULL, Plan, Training
 from benchmarks.cuda.timing import Budget, Rounds, comparison
 from benchmarks.cuda.timing import side_by_side as timed_on_a_device
 from benchmarks.scale_population import INTERVAL, ROUNDS, SimulatedPopulation, config_of, simulate
+from benchmarks.side_by_side import Target, compare
 from rlcore import PBTScheduler
 from rlcore.pbt.population import read_lineage, read_state
-from tests.benchmarks import side_by_side
-from tests.benchmarks.side_by_side import Target, compare
 
 CPU = torch.device("cpu")
 
