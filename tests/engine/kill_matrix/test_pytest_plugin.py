@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.kill_matrix import sessions
 from rlverify.kill_matrix.sessions import TestRun, run_tests, run_under_faults
 from tests.engine.project_folders import write_settings
 
@@ -165,16 +164,6 @@ def test_a_fault_of_a_module_that_is_named_beside_is_planted_too(suite: Path) ->
     assert (kill.fate, kill.executions) == ("killed", 1), kill.output
 
 
-@pytest.mark.parametrize("can_fork", [True, False])
-def test_a_content_package_that_is_not_there_is_named_in_one_line(
-    suite: Path, monkeypatch: pytest.MonkeyPatch, can_fork: bool
-) -> None:
-    monkeypatch.setattr(sessions, "CAN_FORK", can_fork)
-    write_settings(suite, "nosuch")
-    kill = _under(suite, "test_toy.py")
-    assert (kill.fate, "nosuch" in kill.output, "INTERNALERROR" in kill.output) == ("error", True, False)
-
-
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
@@ -186,6 +175,7 @@ def test_a_content_package_that_is_not_there_is_named_in_one_line(
         ),
         ({"pyproject.toml": "[tool.rlverify]\nunder_test = ['toyproject']\n"}, "content: is missing"),
         ({"pyproject.toml": ""}, "no pyproject.toml with a table [tool.rlverify]"),
+        ({"pyproject.toml": "[tool.rlverify]\ncontent = 'nosuch'\nunder_test = ['test_toy']\n"}, "'nosuch'"),
     ],
 )
 def test_a_session_says_why_the_project_cannot_be_used(suite: Path, broken: dict[str, str], words: str) -> None:
@@ -197,6 +187,7 @@ def test_a_session_says_why_the_project_cannot_be_used(suite: Path, broken: dict
     kill = _under(suite, "test_toy.py::test_low")
     assert (kill.fate, kill.executions, kill.failed) == ("error", 0, ())
     assert words in kill.output
+    assert "SyntaxError" in words or "INTERNALERROR" not in kill.output
 
 
 def test_without_a_project_nothing_can_be_planted_and_tests_run_as_ever(suite: Path) -> None:

@@ -167,7 +167,8 @@ def test_packages_and_modules_under_test_are_found_without_being_imported(name: 
         path.write_text("1 / 0\n", encoding="utf-8")
     project = project_in(tmp_path, under_test=[name])
     folder = tmp_path.joinpath(*name.split("."))
-    assert project.code_places[name] == (folder if folder.is_dir() else folder.with_suffix(".py"))
+    place = folder if folder.is_dir() else folder.with_suffix(".py")
+    assert project.code_places == {name: place, "toyproject": project.folder}
 
 
 def test_a_project_can_be_sent_to_another_process(tmp_path: Path) -> None:
@@ -198,13 +199,6 @@ def test_a_path_that_does_not_exist_is_named(key: str, tmp_path: Path) -> None:
 def test_content_that_is_somebody_elses_package_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"content: the package 'json' that is found is .* outside the pythonpath"):
         _ = project_in(tmp_path, "json").folder
-
-
-def test_a_folder_that_does_not_exist_is_no_project(tmp_path: Path) -> None:
-    write_settings(tmp_path, "toyproject")
-    done = rlverify_here("--project", tmp_path / "typo", "list", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.endswith("typo: there is no such folder; name one with --project\n")
 
 
 @pytest.mark.parametrize("command", ["list", "gate", "new", "init", "matrix"])
