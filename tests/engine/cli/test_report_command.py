@@ -116,17 +116,6 @@ def test_chosen_claims_have_the_pages_that_every_project_has(capsys: pytest.Capt
     assert '<li><a href="#index">What is claimed, and what was measured</a></li>' in text
 
 
-def test_what_is_missing_stands_in_the_text_and_in_the_exit_code(
-    report: Command, audited: Path, tmp_path: Path
-) -> None:
-    for path in [*(shutil.copytree(audited, tmp_path / "reports") / "evidence").iterdir()][1:]:
-        path.unlink()
-    code, output, errors = report("--format", "step-summary", reports=tmp_path / "reports")
-    assert code == 1
-    assert output.count("NO EVIDENCE") == 5
-    assert errors.count("has no evidence") == 5
-
-
 @pytest.mark.parametrize("options", [(), ("--check",), ("--format", "html"), ("--json",)])
 def test_a_folder_without_evidence_is_one_line_and_gets_no_pages(
     report: Command, tmp_path: Path, options: tuple[str, ...]

@@ -287,14 +287,6 @@ def test_reproduce_answers_as_the_gate_does(claim: str, regressed: Answer) -> No
     assert without.returncode == {"TOY-01": 1, "TOY-02": 2}[claim]
 
 
-def test_reproduce_names_broken_evidence_in_one_line(committed: Path, tmp_path: Path) -> None:
-    folder = changed(committed, tmp_path / "toy", CRASHES)
-    (folder / "reports" / "evidence" / "TOY-02.json").write_text("{", encoding="utf-8")
-    done = rlverify_here("reproduce", "TOY-02", cwd=folder)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "TOY-02.json: is no evidence" in done.stderr.splitlines()[-1]
-
-
 @pytest.mark.parametrize("option", ["--junit", "--sarif", "--summary", "--json"])
 @pytest.mark.parametrize("path", [".", "pyproject.toml/file", "--jobs"])
 def test_a_bad_path_fails_before_anything_is_measured(option: str, path: str, committed: Path, tmp_path: Path) -> None:
