@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from rlcore import DistributionalPPO, ResumeWarning
+from rlcore.ppo import state_parts
 from tests.support.configurations import ALWAYS_MOVING
 from tests.support.training import acting, differing, make_envs, make_model, tensors_in
 
@@ -35,6 +37,20 @@ def test_counters_and_the_window_of_episodes_survive_a_file(tmp_path: Path) -> N
     for name in ("ep_info_buffer", "ep_success_buffer"):
         mine, theirs = getattr(model, name), getattr(loaded, name)
         assert (list(theirs), theirs.maxlen) == (list(mine), 7)
+
+
+def draws() -> list[Any]:
+    """Numbers of every kind from every global generator; an odd number of NumPy's normals leaves one cached."""
+    python, numpy = [random.random(), random.gauss(0, 1)], [np.random.normal(), np.random.random()]
+    return [*python, *numpy, *torch.rand(3).tolist(), *torch.randn(3).tolist()]
+
+
+def test_every_global_generator_goes_on_where_it_was_captured() -> None:
+    draws()
+    captured = state_parts.capture_generators()
+    first = [draws(), draws()]
+    state_parts.apply_generators(captured)
+    assert [draws(), draws()] == first
 
 
 def test_parameters_given_in_the_middle_of_a_rollout_are_those_that_a_save_holds() -> None:

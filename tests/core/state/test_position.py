@@ -42,16 +42,6 @@ def seeded(seed: int) -> dict[Any, Any]:
     return capture_generators()
 
 
-def test_every_global_generator_goes_on_where_it_was_captured() -> None:
-    seeded(3)
-    draws()
-    captured = capture_generators()
-    check_generators(captured)
-    first = [draws(), draws()]
-    apply_generators(captured)
-    assert [draws(), draws()] == first
-
-
 def test_a_state_at_either_end_of_its_keys_is_taken() -> None:
     for position in (0, 624):
         state: Any = seeded(3)
