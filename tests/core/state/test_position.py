@@ -30,11 +30,6 @@ def _global_generators_as_before() -> Any:
     torch.set_rng_state(before[2])
 
 
-def draws() -> list[Any]:
-    """Odd numbers of normals, of which Python and NumPy then keep one."""
-    return [random.gauss(0, 1), random.random(), np.random.normal(), np.random.random(), torch.randn(1).item()]
-
-
 def seeded(seed: int) -> dict[Any, Any]:
     random.seed(seed)
     np.random.seed(seed)
