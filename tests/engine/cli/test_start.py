@@ -88,10 +88,6 @@ def test_the_workflow_installs_what_is_installed_here(
     assert f'- run: pip install pytest "{installed}"\n' in workflow
 
 
-def test_the_package_in_src_is_under_test(started: Path) -> None:
-    assert 'under_test = ["mylib"]' in (started / "pyproject.toml").read_text(encoding="utf-8")
-
-
 def test_a_package_at_the_top_is_under_test_and_tests_are_not(tmp_path: Path) -> None:
     for name in ("mine", "tests", "docs"):
         (tmp_path / name).mkdir()

@@ -12,7 +12,7 @@ from rlverify.project.content import open_project
 from rlverify.project.settings import ReportPaths, find_root, load_settings
 from rlverify.records.errors import SettingsError
 from tests.engine.in_process import rlverify_here
-from tests.engine.project_folders import PROJECTS, project_in, write_settings
+from tests.engine.project_folders import project_in, write_settings
 
 GOOD = 'content = "toyproject"\nunder_test = ["toyproject"]\n'
 
@@ -177,12 +177,6 @@ def test_a_project_can_be_sent_to_another_process(tmp_path: Path) -> None:
     again = pickle.loads(pickle.dumps(project))  # noqa: S301  # our own object
     assert again == project
     assert "catalogue" not in vars(again)
-
-
-def test_a_project_is_found_from_a_folder_below_it() -> None:
-    done = rlverify_here("show", "TOY-01", cwd=PROJECTS / "toyproject" / "probes")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("TOY-01: ")
 
 
 @pytest.mark.parametrize("key", ["catalogue", "documents", "tests", "pythonpath"])

@@ -217,17 +217,14 @@ def test_a_claim_that_fell_is_not_as_expected_even_if_its_verdict_is() -> None:
     assert [each["as_expected"] for each in json.loads(json_of_run(found))["claims"]] == [False, True]
 
 
-def test_a_claim_with_a_stale_fault_is_no_failure_in_junit() -> None:
-    """So the failures are the claims that fell, and no others."""
-    root = ElementTree.fromstring(junit_of_run(outcome(fallen(1), problems=(Problem("TOY-02", 1, "STALE", "pin"),))))
-    assert (root.get("failures"), root.get("errors")) == ("1", "1")
-
-
 def test_junit_counts_what_fell_as_failures_and_trouble_of_the_harness_as_errors() -> None:
     trouble = (
         Problem("TOY-02", 2, "ERROR, healthy, seed 0: boom"),
         Problem("claims.md", 1, "is not what the committed evidence gives", remedy="run `rlverify report`"),
     )
+    stale = outcome(fallen(1), problems=(Problem("TOY-02", 1, "STALE", "pin"),))
+    root = ElementTree.fromstring(junit_of_run(stale))
+    assert (root.get("failures"), root.get("errors")) == ("1", "1")  # the failures are the claims that fell
     found = outcome(fallen(1), problems=trouble)
     record = figure(10.0, 20.0)
     seconds = {**found.seconds, record.claim.id: 0.0}
