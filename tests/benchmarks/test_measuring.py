@@ -260,11 +260,20 @@ def test_the_tests_marked_cuda_alone_run_and_a_failure_fails_the_run(tmp_path: P
     assert failure["name"].endswith("::test_marked[2]")
     assert failure["message"].startswith("AssertionError: two is not one")
     assert run.failed({"sections": {"tests": {"records": [outcome]}}})
-    missing = marked_tests.run([tmp_path / "missing.py"], 60.0)
-    assert missing["note"].startswith("pytest ended with exit code 4")
-    assert run.failed({"sections": {"tests": {"records": [missing]}}})
     names = {path.name for path in marked_tests.files_with_marked_tests()}
     assert {"test_upgd.py", "test_scaler_state.py", "test_inference.py"} <= names
+
+
+@pytest.mark.parametrize("code", [1, 4])
+def test_tests_marked_cuda_that_leave_no_result_fail_the_run(
+    code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without pytest, Python ends with exit code 1, as pytest does after a failure."""
+    done = SimpleNamespace(returncode=code, stdout="", stderr="usage\nno module or file\n")
+    monkeypatch.setattr(marked_tests.subprocess, "run", lambda *_, **__: done)
+    outcome = marked_tests.run([tmp_path], 60.0)
+    assert outcome["note"] == f"pytest ended with exit code {code}: no module or file"
+    assert run.failed({"sections": {"tests": {"records": [outcome]}}})
 
 
 def test_kernels_copies_and_operators_of_a_device_are_counted_apart() -> None:
