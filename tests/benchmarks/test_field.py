@@ -23,11 +23,12 @@ from benchmarks.field.__main__ import main
 from benchmarks.field.algorithms import ALGORITHMS
 from benchmarks.field.effects import MEASURED, effect_of
 from benchmarks.field.explanations import BY_DESIGN, EXPLANATIONS
+from benchmarks.field.findings import LEGEND, matrix
 from benchmarks.field.measuring import DEFAULTS, FieldTask, _shown, algorithm_tasks, measure, optimizer_tasks
 from benchmarks.field.page import reproduction
-from benchmarks.field.records import read_field_report
+from benchmarks.field.records import Checked, read_field_report
 from rlverify.checks.adapters.sb3 import SB3Adapter
-from rlverify.checks.engine.check_records import Status
+from rlverify.checks.engine.check_records import CheckFinding, CheckRecord, Status
 from rlverify.checks.engine.rule import RULES
 from rlverify.running.executors import Executor, InlineExecutor, ProcessExecutor
 
@@ -119,6 +120,23 @@ def test_a_subject_that_cannot_be_checked_is_a_problem_on_the_page(
     assert subject.problem.startswith(problem)
     assert "\n" not in subject.problem
     assert report.versions["torch"] == torch.__version__
+
+
+@pytest.mark.parametrize(
+    ("status", "unproven", "mark"),
+    [
+        (Status.PASS, "", "✓"),
+        (Status.PASS, "no fault", "○"),
+        (Status.FAIL, "", "✗"),
+        (Status.INCONCLUSIVE, "", "?"),
+        (Status.NOT_APPLICABLE, "", "·"),
+        (Status.ERROR, "", "!"),
+    ],
+)
+def test_each_status_has_a_mark_that_the_legend_explains(status: Status, unproven: str, mark: str) -> None:
+    record = CheckRecord("PPO", "it", "family", "high", CheckFinding(status), unproven=unproven)
+    assert matrix([Checked("PPO", "", DEFAULTS, "", "", records=(record,), effects={})]) == (["PPO"], [("it", [mark])])
+    assert mark in LEGEND
 
 
 class WithoutDefects(SB3Adapter):

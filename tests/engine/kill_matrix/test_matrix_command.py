@@ -174,6 +174,16 @@ def test_why_sessions_could_not_be_forked_is_on_stderr(checkout: Path) -> None:
 
 
 @pytest.mark.slow
+def test_one_fault_is_shown_with_its_killers_and_its_difference(committed: Path) -> None:
+    done = rlverify(committed, "matrix", "--fault", "clip-one-sided")
+    assert (done.returncode, done.stderr) == (0, "")
+    for line in ("clip-one-sided (defect): KILLED", "killed by tests/test_toy.py::test_low", "+++ clip-one-sided"):
+        assert line in done.stdout.splitlines()
+    content = json.loads(rlverify(committed, "matrix", "--fault", "clip-one-sided", "--json").stdout)
+    assert (content["exit_code"], len(content["matrix"]["rows"])) == (0, 1)
+
+
+@pytest.mark.slow
 def test_a_fault_that_cannot_be_measured_is_one_line(committed: Path) -> None:
     done = rlverify(committed, "matrix", "--fault", "clip-one-side")
     assert (done.returncode, done.stdout) == (2, "")
