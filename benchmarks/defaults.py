@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +37,8 @@ QUESTIONS: Final = (
     ("AdaptiveUPGD, scaled", "AdaptiveUPGD"),
 )
 """What is compared: first against second. The second one of each pair is the simpler one."""
+Interval = tuple[float, float, float]
+"""A difference, and its lower and upper bound."""
 FOLDER: Final = Path("reports/measured")
 
 HEADER: Final = f"""# Which defaults?
@@ -85,7 +87,8 @@ def _planned() -> list[tuple[str, str, int]]:
 
 def report(runs: Sequence[Run]) -> str:
     """The page, from the runs alone; KeyError where one is missing."""
-    return "\n".join([HEADER, *_decisions(runs), *(_section(environment, runs) for environment in ENVIRONMENTS)])
+    found = {(*pair, name): _interval(runs, *pair, name) for pair, name in product(QUESTIONS, ENVIRONMENTS)}
+    return "\n".join([HEADER, *_decisions(found), *(_section(name, runs, found) for name in ENVIRONMENTS)])
 
 
 def answer(lower: float, upper: float) -> str:
@@ -98,16 +101,16 @@ def is_worth_it(answers: Sequence[str]) -> bool:
     return "better" in answers and "worse" not in answers
 
 
-def _decisions(runs: Sequence[Run]) -> list[str]:
+def _decisions(found: Mapping[tuple[str, str, str], Interval]) -> list[str]:
     lines = ["## Decision", "", f"| question | {' | '.join(ENVIRONMENTS)} | |", "|---|---|---|---|---|"]
     for first, second in QUESTIONS:
-        answers = [answer(*_interval(runs, first, second, environment)[1:]) for environment in ENVIRONMENTS]
+        answers = [answer(*found[first, second, environment][1:]) for environment in ENVIRONMENTS]
         chosen = first if is_worth_it(answers) else second
         lines.append(f"| {first}, against {second} | {' | '.join(answers)} | {chosen} |")
     return [*lines, ""]
 
 
-def _section(environment: str, runs: Sequence[Run]) -> str:
+def _section(environment: str, runs: Sequence[Run], found: Mapping[tuple[str, str, str], Interval]) -> str:
     lines = [f"## {environment}", "", f"| seed | {' | '.join(COMBINATIONS)} |", "|---|---|---|---|---|"]
     tables = [_returns(runs, name, environment) for name in COMBINATIONS]
     for seed, *rows in zip(SEEDS, *tables, strict=True):
@@ -115,13 +118,13 @@ def _section(environment: str, runs: Sequence[Run]) -> str:
     totals = " | ".join(f"{learning.interquartile_mean(table):.1f}" for table in tables)
     lines += [f"| all | {totals} |", ""]
     for first, second in QUESTIONS:
-        difference, lower, upper = _interval(runs, first, second, environment)
+        difference, lower, upper = found[first, second, environment]
         text = answer(lower, upper)
         lines.append(f"- {first} minus {second}: {difference:+.1f} ({lower:+.1f} to {upper:+.1f}): {text}")
     return "\n".join([*lines, ""])
 
 
-def _interval(runs: Sequence[Run], first: str, second: str, environment: str) -> tuple[float, float, float]:
+def _interval(runs: Sequence[Run], first: str, second: str, environment: str) -> Interval:
     return learning.paired_interval(*(_returns(runs, name, environment) for name in (first, second)))
 
 

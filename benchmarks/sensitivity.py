@@ -189,7 +189,7 @@ def run(minutes: float, processes: int, only: str, *, again: bool) -> int:
             found += own
             rows = sorted(found, key=lambda each: (each.claim, each.place, each.name, each.factor))
             FILE.write_text("[\n" + ",\n".join(json.dumps(asdict(each)) for each in rows) + "\n]\n", encoding="utf-8")
-            FILE.with_suffix(".md").write_text(report(found), encoding="utf-8")
+            FILE.with_suffix(".md").write_text(report(rows), encoding="utf-8")
             if time.monotonic() > ends:
                 print(f"the time is up: {number + 1} of {len(left)} changes were measured")
                 break

@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "benchmarks.json"
         options = ["-p", "no:xdist", "-o", "python_files=bench_*.py", "-o", "python_functions=bench_*", "-q"]
-        command = [sys.executable, "-m", "pytest", "tests/benchmarks", *options, f"--benchmark-json={output}"]
+        command = [sys.executable, "-m", "pytest", "benchmarks", *options, f"--benchmark-json={output}"]
         code = subprocess.run([*command, *arguments], check=False).returncode
         if output.is_file():
             keep(json.loads(output.read_text(encoding="utf-8"))["benchmarks"])

@@ -112,12 +112,6 @@ def test_a_broken_link_is_found(link: str) -> None:
     assert broken("index.md", pages, REPORTS) == [link]
 
 
-def test_a_line_that_a_document_does_not_have_is_found() -> None:
-    link = "../verification/documents/000_923fc3d3e588f5b4.md?plain=1#L{}"
-    pages = {"index.md": "".join(f"[x]({link.format(line)})" for line in ("440", "441", "1-L441"))}
-    assert broken("index.md", pages, REPORTS) == [link.format("441"), link.format("1-L441")]
-
-
 def test_every_claim_is_listed_once_and_the_command_that_reproduces_one_is_named() -> None:
     text = COMMITTED["all-claims.md"].partition("## Every claim")[2]
     assert Counter(re.findall(r"^\| \[([A-Z0-9-]+)\]", text, re.MULTILINE)) == Counter(

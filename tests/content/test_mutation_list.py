@@ -80,10 +80,6 @@ def test_an_explanation_of_what_does_not_survive_is_to_go(explained: Explained, 
     assert told.startswith(line)
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
-    assert len(found(Explained("rlcore.a.x_f__mutmut_1", "return 2", "-"))) == 2
-
-
 def test_an_explanation_is_of_one_line_and_not_of_a_number() -> None:
     (told,) = found(Explained(SECOND.id, "return 3", SECOND.why))
     assert told == "rlcore.a.x_f__mutmut_2: is another mutant than the one that is explained"

@@ -27,6 +27,7 @@ TEXT = "\n".join(map(page_text, NAMES))
 SLOW = {
     "docs/checks.md",
     "docs/explanation/seen-to-fail.md",
+    "docs/how-to/ci.md",
     "docs/how-to/faults.md",
     "docs/how-to/figures.md",
     "docs/how-to/known-failures.md",
@@ -37,6 +38,7 @@ SLOW = {
     "docs/reference/file-formats.md",
     "docs/tutorial/check-a-model.md",
     "docs/tutorial/check-your-loop.md",
+    "docs/tutorial/first-claim.md",
     "docs/tutorial/resume-exactly.md",
 }
 RUN = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in NAMES if name != "README.md"]

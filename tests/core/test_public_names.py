@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import importlib
 import re
@@ -119,25 +118,6 @@ def test_what_starts_fresh_is_said_at_the_line_that_gave_the_parameters() -> Non
 
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [
-    path for room in ("rlcore", "rlverify", "verification", "tests") for path in sorted((ROOT / room).rglob("*.py"))
-]
-OLD_NAMES = {"validator", "root_validator", "parse_obj_as", "parse_raw_as", "BaseSettings"}
-
-
-def old_names(source: str) -> set[str]:
-    """Return what a source imports of the API of pydantic 1."""
-    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
-    of_pydantic = [node for node in imports if (node.module or "").partition(".")[0] == "pydantic"]
-    return {alias.name for node in of_pydantic for alias in node.names} & OLD_NAMES
-
-
-def test_no_source_uses_the_api_of_pydantic_1_but_the_fault_that_re_injects_it() -> None:
-    assert len(SOURCES) > 100
-    found = {path: names for path in SOURCES if (names := old_names(path.read_text()))}
-    assert {(path.parent.name, path.name): names for path, names in found.items()} == {
-        ("faults", "settings.py"): {"root_validator"}
-    }
 
 
 @pytest.mark.slow

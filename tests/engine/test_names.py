@@ -49,27 +49,10 @@ def test_no_two_modules_or_packages_of_the_engine_share_a_name() -> None:
     assert shared(places) == {}
 
 
-def test_a_shared_name_is_found(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (tmp_path / f"{name}.py").write_text("Kind: TypeAlias = int\nclass Task: ...\nclass _Own: ...\n")
-    places = defaultdict(list)
-    for path in sorted(tmp_path.glob("*.py")):
-        for found in public_classes(path):
-            places[found].append(path.stem)
-    assert shared(places) == {"Kind": ["one", "two"], "Task": ["one", "two"]}
-
-
 @pytest.mark.parametrize("pattern", OF_THIS_REPOSITORY)
 def test_the_engine_names_nothing_of_this_repository(pattern: str) -> None:
     files = [*SOURCES, *sorted((ROOT / "rlverify").rglob("*.j2"))]
     assert [str(each.relative_to(ROOT)) for each in files if re.search(pattern, each.read_text(encoding="utf-8"))] == []
-
-
-@pytest.mark.parametrize(
-    "text", ["import rlcore", '"verification"', "verification/faults", ".venv/bin/x", "document 001"]
-)
-def test_what_names_this_repository_is_found(text: str) -> None:
-    assert any(re.search(pattern, text) for pattern in OF_THIS_REPOSITORY)
 
 
 def test_the_checks_import_neither_torch_nor_pydantic() -> None:

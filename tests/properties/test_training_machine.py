@@ -397,7 +397,12 @@ def walk(machine: TrainingMachine) -> Iterator[Any]:
     yield machine.learn(copied, 1, anew=False)
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+FAST = ("schedules, normaliser, mean", "atoms, Adam, element")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FAST)) for name in CONFIGURATIONS]
+)
 def test_every_rule_in_one_order(name: str) -> None:
     machine = TrainingMachine()
     machine.name = name

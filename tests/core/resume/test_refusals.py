@@ -122,7 +122,7 @@ def noisy() -> SAC:
 
 
 def trained(kind: type[PPO]) -> Callable[[], Any]:
-    return lambda: kind("MlpPolicy", make_vec(), **net()).learn(8)
+    return lambda: kind("MlpPolicy", make_vec(), **net(), n_steps=8, batch_size=8, n_epochs=1).learn(8)
 
 
 class OwnBuffer(ReplayBuffer):

@@ -16,7 +16,6 @@ import pytest
 
 from rlverify.checks.engine.rule import RULES
 from rlverify.cli.app import run
-from rlverify.cli.console import ProgressLine
 from tests.engine.checks.tiny_learners import write_learners
 from tests.engine.in_process import rlverify_here
 from tests.engine.messages import is_one_line
@@ -227,11 +226,6 @@ def test_the_list_has_every_check(check: Check) -> None:
     assert "In a fresh model, target networks equal" in " ".join(output.split())
 
 
-def test_the_list_of_a_family(check: Check) -> None:
-    assert "set_parameters_copies" in check("--list", "--family", "isolation")[1]
-    assert "resume_is_exact" not in check("--list", "--family", "isolation")[1]
-
-
 WRONG = {
     (): "name what to check, such as package.module:factory",
     ("command_learners:gone",): "command_learners has no 'gone'",
@@ -247,25 +241,6 @@ def test_wrong_use_is_one_line(arguments: tuple[str, ...], check: Check) -> None
     assert is_one_line(errors, WRONG[arguments])
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "soon"])
-def test_a_limit_that_is_no_time(limit: str, check: Check) -> None:
-    code, _, errors = check("command_learners:copying", "--limit", limit)
-    assert code == 2
-    assert "--limit" in errors
-
-
-@pytest.mark.parametrize("width", [60, 100])
-def test_no_line_of_the_table_is_wider_than_the_terminal(
-    width: int, check: Check, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    _, output, _ = check("command_learners:outdated", *QUICK)
-    table = output.splitlines()[2:].copy()
-    table = table[: table.index("")]
-    assert max(map(len, table)) <= width
-    assert any("set_parameters_copies" in line for line in table)
-
-
 def test_colour_in_a_terminal_alone(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[" not in check("command_learners:copying", *QUICK)[1]
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -275,14 +250,6 @@ def test_colour_in_a_terminal_alone(check: Check, monkeypatch: pytest.MonkeyPatc
     assert "\x1b[31mpass  \x1b[0m" in check("command_learners:outdated", *QUICK)[1]
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[32m" not in check("command_learners:copying", *QUICK)[1]
-
-
-def test_progress_is_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
-    times = [0.0, 4.0, 10.0, 10.0, 15.0]
-    lines = ProgressLine(clock=lambda: times.pop(0))
-    for number, name in enumerate(("deterministic", "resume_is_exact", "settings_survive")):
-        lines.checks(number, 3, f"ppo: {name}")
-    assert capsys.readouterr() == ("", "checking ppo: resume_is_exact (1 of 3 done)\n")
 
 
 LITTERING = """\

@@ -15,14 +15,12 @@ import pytest
 
 from rlverify.cli.tables import runs_text
 from rlverify.records.measured import Observation, Run
-from tests.engine.in_process import rlverify_here
 from tests.engine.messages import is_one_line
 from tests.engine.project_folders import PROJECTS, toy_with_catalogue, write_settings
 
 ROOT = Path(__file__).parents[3]
 TOY = PROJECTS / "toyproject"
 Command = Callable[..., tuple[int, str, str]]
-Invoke = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def test_list_names_every_claim(toy: Command) -> None:
@@ -40,19 +38,6 @@ def test_list_and_show_print_json(toy: Command) -> None:
     assert (listed["schema_version"], shown.pop("schema_version")) == (1, 1)
     assert shown in listed["claims"]
     assert (len(listed["claims"]), shown["expected_verdict"]) == (6, "CONFIRMED")
-
-
-def test_show_tells_what_is_claimed(toy: Command) -> None:
-    code, output, _ = toy("show", "TOY-01")
-    assert code == 0
-    for words in (
-        "Restoring gives an average",
-        "Bug 1",
-        "restored-forgets",
-        "CONFIRMED",
-        "PARTIAL",
-    ):
-        assert words in output
 
 
 def test_list_imports_neither_torch_nor_the_code_under_test(project_environment: dict[str, str]) -> None:
@@ -105,12 +90,6 @@ def test_another_seed_gives_other_values_and_the_same_verdict(toy: Command) -> N
     assert verdict == same
 
 
-def test_reproduce_prints_json_only(toy: Command) -> None:
-    content = json.loads(toy("reproduce", "TOY-02", "--json")[1])
-    assert content["schema_version"] == 1
-    assert (content["verdict"], content["exit_code"], len(content["runs"])) == ("CONFIRMED", 0, 2)
-
-
 @pytest.mark.parametrize(
     ("claim", "exit_code", "line"),
     [
@@ -127,27 +106,11 @@ def test_reproduce_answers_with_its_exit_code(toy: Command, claim: str, exit_cod
     assert output.splitlines()[-1].startswith(line)
 
 
-def test_what_a_probe_prints_is_on_stderr(rlverify_process: Invoke, auditedproject: Path) -> None:
-    done = rlverify_process("--project", auditedproject, "reproduce", "TOY-02")
-    assert (done.returncode, done.stderr) == (0, "a probe may print\na probe may print\n")
-    assert "a probe may print" not in done.stdout
-
-
 def test_an_unknown_claim_is_suggested(toy: Command) -> None:
     for command in ("show", "reproduce"):
         code, output, errors = toy(command, "toy-O1")
         assert (code, output) == (2, "")
         assert errors == "rlverify: no claim named 'toy-O1'; did you mean 'TOY-01'?\n"
-
-
-def test_a_broken_catalogue_isis_one_line(toy: Command, tmp_path: Path) -> None:
-    (tmp_path / "catalogue").mkdir()
-    (tmp_path / "catalogue" / "toy.toml").write_text('[[claim]]\nid = "TOY-01"\n', encoding="utf-8")
-    project = write_settings(tmp_path, "toyproject", catalogue=tmp_path / "catalogue")
-    for command in ("list", "gate", "report"):
-        code, _, errors = toy(command, project=project)
-        assert code == 2
-        assert is_one_line(errors, "toy.toml, TOY-01, title: is missing")
 
 
 def test_a_catalogue_that_names_what_is_not_there_isis_one_line(toy: Command, tmp_path: Path) -> None:
@@ -185,13 +148,6 @@ def test_a_folder_that_cannot_be_written_is_one_line_before_measuring(toy: Comma
         assert is_one_line(
             errors, "rlverify: evidence", "cannot be written: Not a directory; nothing was changed; make it writable"
         )
-
-
-def test_help_tells_the_exit_codes() -> None:
-    done = rlverify_here("--help")
-    assert done.returncode == 0
-    assert "2 the harness failed" in done.stdout
-    assert rlverify_here("gaet").returncode == 2
 
 
 @pytest.fixture

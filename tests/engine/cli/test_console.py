@@ -38,11 +38,6 @@ def test_figures_have_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr() == ("", "figures: 1 of 9 runs, about 8 min left\n")
 
 
-def test_no_figures_are_no_line(capsys: pytest.CaptureFixture[str]) -> None:
-    progress([0.0]).figures(0, 0)
-    assert capsys.readouterr() == ("", "")
-
-
 def test_without_colours_there_are_no_escape_codes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,6 @@ import pytest
 from rlverify.cli.app import run
 from rlverify.evidence.files import sealed
 from rlverify.evidence.summarising import measured_figure
-from tests.engine.checkouts import commit, commit_of_words, git
 from tests.engine.in_process import measured_here
 from tests.engine.project_folders import once_in_a_process, write_settings
 
@@ -83,23 +82,6 @@ def log(reports: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return reports / "log"
 
 
-def test_the_quick_level_repeats_a_few_runs(project: Command, reports: Path, catalogue: Path, log: Path) -> None:
-    shutil.rmtree(reports.parent / ".rlverify")
-    folder = variation_of(catalogue)
-    shutil.copytree(reports, folder / "reports")
-    (folder / ".gitignore").write_text(".rlverify\n", encoding="utf-8")
-    git(folder, "init", "--quiet")
-    commit(folder, "toy")
-    commit_of_words(folder)
-    for command in ("audit", "gate"):
-        code, output, _ = project("--project", folder, command)
-        # The commit, and so its date, chooses the seed; figures with other numbers of runs may get another seed.
-        assert (code, len(log.read_text().splitlines()) in (2, 3)) == (0, True)
-        assert output.splitlines()[-1] == "4 of 5 claims as expected; no other has failed"
-        assert UNDECIDED in output.splitlines()
-        log.unlink()
-
-
 def test_an_audit_shows_claimed_beside_measured(project: Command, audited: Path) -> None:
     _, output, _ = project("audit", "--reports", audited)
     (line,) = [line for line in output.splitlines() if line.startswith("FIG-BETTER") and "than" in line]
@@ -122,28 +104,6 @@ def test_a_criterion_of_ours_is_shown_as_ours(project: Command, reports: Path, c
     assert re.search(r"^claimed +said: 15 to 25 steps$", project("show", "FIG-DRIFT")[1], re.MULTILINE)
 
 
-def test_the_full_level_agrees_with_what_it_wrote(project: Command, reports: Path) -> None:
-    shutil.rmtree(reports.parent / ".rlverify")
-    code, output, _ = project("gate", "--level", "full", "--reports", reports)
-    assert (code, output.splitlines()) == (0, [UNDECIDED, "4 of 5 claims as expected; no other has failed"])
-    assert len(list((reports.parent / ".rlverify").glob("runs/*/*.json"))) == 13
-
-
-def test_evidence_of_a_figure_that_does_not_fit_is_reported_and_fails(
-    project: Command, reports: Path, changed: Path
-) -> None:
-    code, _, errors = project("--project", changed, "report", "--reports", reports)
-    assert (code, errors.count(": STALE, measured ")) == (1, 4)
-    assert project("--project", changed, "report", "--check", "--reports", reports)[0] == 1
-    for command in ("audit", "gate"):
-        code, output, _ = project("--project", changed, command, "--reports", reports)
-        assert (code, STALE in output) == (1, True), output
-    assert (reports / "all-claims.md").read_text().count("STALE") >= 4
-    quick = ("--reports", reports)
-    content = json.loads(project("--project", changed, "gate", "--json", "-", *quick)[1])
-    assert (content["exit_code"], [each["kind"] for each in content["problems"]]) == (1, ["stale"] * 4)
-
-
 def test_the_full_level_measures_what_does_not_fit(project: Command, reports: Path, changed: Path) -> None:
     full = ("--level", "full", "--reports", reports)
     code, output, _ = project("--project", changed, "gate", *full, "--json", reports / "run.json")
@@ -152,27 +112,6 @@ def test_the_full_level_measures_what_does_not_fit(project: Command, reports: Pa
     assert fallen["FIG-BETTER"] == "differs from the committed evidence: 6 runs instead of 5"
     assert project("--project", changed, "audit", "--update", *full)[0] == 0
     assert project("--project", changed, "gate", "--reports", reports)[1].splitlines()[0] == UNDECIDED
-
-
-def test_a_quick_update_keeps_the_evidence_of_figures(
-    project: Command, reports: Path, audited: Path, changed: Path
-) -> None:
-    (reports / "evidence" / "LAB-01.json").unlink()
-    shutil.rmtree(reports.parent / ".rlverify")
-    quick = ("audit", "--update", "--reports", reports)
-    assert project("--project", changed, *quick)[0] == 1
-    for path in (audited / "evidence").iterdir():
-        assert (reports / "evidence" / path.name).read_bytes() == path.read_bytes()
-    assert not (reports.parent / ".rlverify" / "runs").exists()
-
-
-@pytest.mark.parametrize("update", [[], ["--update"]])
-def test_a_figure_without_evidence_fails(update: list[str], project: Command, reports: Path) -> None:
-    (reports / "evidence" / "FIG-SPIKE.json").unlink()
-    code, output, _ = project("audit", *update, "--reports", reports)
-    assert code == 1
-    assert "FIG-SPIKE: has no evidence; run `rlverify audit --level full --update`" in output
-    assert project("report", "--reports", reports)[0] == 1
 
 
 def test_a_quick_update_does_not_drop_evidence_that_it_cannot_replace(project: Command, reports: Path) -> None:
@@ -193,15 +132,6 @@ def test_a_figure_that_is_not_as_expected_fails_without_being_measured(
     assert code == 1
     told = [line for line in output.splitlines() if "REFUTED (expected CONFIRMED)" in line]
     assert [line.split()[0] for line in told] == ["FIG-SPIKE", "FIG-BETTER"]
-
-
-def test_a_third_undecided_figure_fails(project: Command, reports: Path, catalogue: Path) -> None:
-    text = catalogue.read_text().replace("[15.0, 25.0]", "[20.0, 25.0]", 1).replace("[5.0, 10.0]", "[1.0, 10.0]")
-    catalogue.write_text(text.replace('"REFUTED"', '"CONFIRMED"', 1))
-    full = ("--level", "full", "--update", "--reports", reports)
-    code, output, _ = project("--project", variation_of(catalogue), "audit", *full)
-    assert code == 2
-    assert "FIG-GAIN, FIG-SPIKE, FIG-DRIFT: 3 figures are UNDECIDED, of which at most 2 may be" in output
 
 
 def test_one_run_is_shown_beside_what_is_claimed_and_committed(project: Command, audited: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from rlverify.cli.app import run
 from rlverify.project.content import open_project
-from tests.engine.in_process import rlverify_here
 from tests.engine.project_folders import PROJECTS, toy_catalogue, write_settings
 
 ROOT = Path(__file__).parents[3]
@@ -72,9 +71,3 @@ def test_list_and_show_refuse_a_broken_catalogue_as_audit_does(
         told.append(capsys.readouterr())
     assert told[0].err.startswith("rlverify: catalogue ")
     assert told == [("", told[0].err)] * 3
-
-
-def test_a_level_that_does_not_exist_is_answered_with_those_that_do() -> None:
-    done = rlverify_here("--project", TOY, "audit", "--level", "ful")
-    assert done.returncode == 2
-    assert "'ful' is not one of 'quick', 'full'" in " ".join(done.stderr.split())

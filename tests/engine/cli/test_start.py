@@ -88,10 +88,6 @@ def test_the_workflow_installs_what_is_installed_here(
     assert f'- run: pip install pytest "{installed}"\n' in workflow
 
 
-def test_the_package_in_src_is_under_test(started: Path) -> None:
-    assert 'under_test = ["mylib"]' in (started / "pyproject.toml").read_text(encoding="utf-8")
-
-
 def test_a_package_at_the_top_is_under_test_and_tests_are_not(tmp_path: Path) -> None:
     for name in ("mine", "tests", "docs"):
         (tmp_path / name).mkdir()
@@ -157,26 +153,6 @@ def test_a_first_claim_from_a_skeleton_to_confirmed(started: Path) -> None:
     assert "verdict: CONFIRMED (expected CONFIRMED)" in done.stdout
 
 
-def test_the_gate_asks_for_the_tests_of_a_new_claim(started: Path) -> None:
-    assert rlverify_here("new", "BUG-1", "--target", "mylib.stats:mean", cwd=started).returncode == 0
-    done = rlverify_here("gate", "--json", "-", cwd=started)
-    told = {problem["subject"]: problem["sentence"] for problem in json.loads(done.stdout)["problems"]}
-    assert "BUG-1" in told
-    sentences = [p["sentence"] for p in json.loads(done.stdout)["problems"] if p["subject"] == "BUG-1"]
-    assert any("no test is named that fails when bug-1 is planted" in sentence for sentence in sentences)
-
-
-def test_a_test_that_does_not_exist_is_an_error(started: Path) -> None:
-    path = started / "audit" / "catalogue" / "claims.toml"
-    text = path.read_text(encoding="utf-8").replace("test_returns_stop_at", "test_returns_start_at")
-    path.write_text(text, encoding="utf-8")
-    assert rlverify_here("reproduce", "EXAMPLE-1", cwd=started).returncode == 0
-    done = rlverify_here("gate", cwd=started)
-    assert done.returncode == 2
-    assert "test_returns_start_at_the_end_of_an_episode" in done.stderr + done.stdout
-    assert "is not a test" in done.stderr + done.stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -194,11 +170,6 @@ def test_new_changes_nothing_where_it_cannot(arguments: list[str], told: str, st
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert told in " ".join(done.stderr.split())
     assert tree(started) == before
-
-
-def test_a_new_claim_needs_a_target(started: Path) -> None:
-    done = rlverify_here("new", "BUG-1", cwd=started)
-    assert (done.returncode, "Missing option '--target'" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -279,15 +250,6 @@ def test_settings_of_pytest_that_are_there_are_left_alone(repository: Path) -> N
     done = rlverify_here("init", cwd=repository)
     assert 'pytest must find the package audit: add "." to the pythonpath of its settings' in done.stdout
     assert (repository / "pyproject.toml").read_text(encoding="utf-8").count("[tool.pytest") == 1
-
-
-def test_an_update_deletes_evidence_of_gone_claims_and_nothing_else(started: Path) -> None:
-    assert rlverify_here("audit", "--update", cwd=started).returncode == 0
-    evidence = started / "reports" / "evidence"
-    (evidence / "GONE-1.json").write_bytes((evidence / "EXAMPLE-1.json").read_bytes())
-    (evidence / "mine.json").write_text("{}", encoding="utf-8")
-    rlverify_here("audit", "--update", cwd=started)
-    assert sorted(path.name for path in evidence.iterdir()) == ["EXAMPLE-1.json", "mine.json"]
 
 
 def test_a_change_in_what_the_probe_calls_is_noticed_of_a_minimal_claim(started: Path) -> None:

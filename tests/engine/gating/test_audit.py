@@ -51,13 +51,6 @@ def test_the_quick_level_keeps_figures_whatever_their_runs_give(checkout: Path) 
     }
 
 
-def test_an_update_of_chosen_claims_leaves_the_others_as_they_are(checkout: Path) -> None:
-    before = reports(checkout)
-    replace(checkout / EXPERIMENT, "make.middle(19, 21) + noise", "make.middle(19, 21) + noise + 3")
-    assert answer(checkout, "audit", "FIG-SPIKE", "LAB-01", "--update", *FULL).returncode == 0
-    assert reports(checkout) == before
-
-
 def test_an_update_keeps_the_evidence_of_claims_that_crash_and_tells_them(checkout: Path) -> None:
     before = reports(checkout)
     broken_probe(checkout)
@@ -100,14 +93,6 @@ def test_with_fail_fast_no_figure_is_repeated_after_a_claim_that_fell(checkout: 
     broken_probe(checkout)
     code, said = gate(checkout, "--fail-fast")
     assert (code, "a run was repeated" in said) == (1, False), said
-
-
-def test_after_a_regression_no_note_advises_to_commit_it(checkout: Path) -> None:
-    replace(checkout / "figureproject/catalogue/figures.toml", "claimed = [5.0, 10.0]", "claimed = [5.0, 11.0]")
-    assert REMEDY in gate(checkout)[1]
-    broken_probe(checkout)
-    code, said = gate(checkout)
-    assert (code, "FIG-SPIKE: STALE" in said, REMEDY in said) == (1, True, False), said
 
 
 def test_code_that_changes_while_it_is_measured_is_told_and_nothing_replaced(checkout: Path) -> None:

@@ -287,25 +287,6 @@ def test_reproduce_answers_as_the_gate_does(claim: str, regressed: Answer) -> No
     assert without.returncode == {"TOY-01": 1, "TOY-02": 2}[claim]
 
 
-def test_reproduce_names_broken_evidence_in_one_line(committed: Path, tmp_path: Path) -> None:
-    folder = changed(committed, tmp_path / "toy", CRASHES)
-    (folder / "reports" / "evidence" / "TOY-02.json").write_text("{", encoding="utf-8")
-    done = rlverify_here("reproduce", "TOY-02", cwd=folder)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "TOY-02.json: is no evidence" in done.stderr.splitlines()[-1]
-
-
-def test_code_that_changed_and_moved_no_value_passes_without_a_word(committed: Path, tmp_path: Path) -> None:
-    edit = ("return self.total / max(self.count, 1)", "return self.total / max(1, self.count)")
-    found = answer(changed(committed, tmp_path / "toy", edit), "--json", "-")
-    content = json.loads("\n".join(found.lines))
-    assert (found.code, content["exit_code"], content["fallen"]) == (0, 0, [])
-    root = ElementTree.fromstring(found.text("junit.xml"))
-    assert (root.attrib["failures"], root.attrib["errors"]) == ("0", "0")
-    assert found.json("sarif.json")["runs"][0]["results"] == []
-    assert "audit --update" not in found.text("summary.md")
-
-
 @pytest.mark.parametrize("option", ["--junit", "--sarif", "--summary", "--json"])
 @pytest.mark.parametrize("path", [".", "pyproject.toml/file", "--jobs"])
 def test_a_bad_path_fails_before_anything_is_measured(option: str, path: str, committed: Path, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from rlverify.kill_matrix.plan import MatrixPlan, require_test
 from rlverify.project.content import Project, open_project
 from rlverify.records.errors import MatrixError
 from rlverify.records.matrix import Fate, FaultPlan, FaultResult, FaultRole, Matrix, NamedSuite, is_of
-from rlverify.records.problems import few
 from tests.engine.project_folders import planned, toy_plan
 
 ROOT = Path(__file__).parents[3]
@@ -168,13 +167,6 @@ def test_a_fault_that_does_not_meet_its_fate_is_a_problem(
     assert told(replace(MATRIX, rows=rows)) == expected
 
 
-def test_a_survivor_names_the_test_that_should_have_detected_it() -> None:
-    (problem,) = problems_of(replace(MATRIX, rows=(replace(KILLED, fate="survived", killers=()),)))
-    assert str(problem) == "forgets: (defect) SURVIVED: t.py::test_a should have detected it"
-    (alarm,) = problems_of(replace(MATRIX, rows=(KILLED, FaultResult(NULL, "killed", True, ("t.py::test_b",)))))
-    assert str(alarm) == "null-forgets: (null) a false alarm: t.py::test_b failed"
-
-
 @pytest.mark.parametrize(
     ("checks", "fate", "sentence"),
     [
@@ -198,16 +190,6 @@ def test_checks_that_stay_silent_are_told_by_name() -> None:
     plan = replace(BUG, checks=("t.py::test_a[case]", "t.py::test_b", "u.py"))
     row = FaultResult(plan, "killed", True, ("t.py::test_a", "u.py::test_c"))
     assert row.blind == ("t.py::test_b",)
-
-
-def test_long_lists_are_cut() -> None:
-    assert few("abcd") == "a, b, c, d"
-    assert few("abcde") == "a, b, c, and 2 more"
-
-
-def test_json_keeps_no_times_and_no_paths() -> None:
-    fields = {"digest", "measured", "rows", "schema_version", "suites", "tests"}
-    assert set(json.loads(matrix_json(MATRIX))) == fields
 
 
 def test_a_fate_that_was_edited_by_hand_is_refused(tmp_path: Path) -> None:

@@ -155,18 +155,6 @@ def test_a_survivor_fails_the_matrix_and_once_committed_the_gate(checkout: Path)
 
 
 @pytest.mark.slow
-def test_a_false_alarm_fails_the_matrix(checkout: Path) -> None:
-    replace(
-        checkout / "tests/test_toy.py",
-        "def test_mean():",
-        'def test_wolf():\n    assert Average.add.__code__.co_name == "add"\n\ndef test_mean():',
-    )
-    done = rlverify(checkout, "matrix", "--fault", "null-add-twice")
-    assert done.returncode == 1
-    assert "null-add-twice: (null) a false alarm: tests/test_toy.py::test_wolf failed" in done.stdout
-
-
-@pytest.mark.slow
 def test_a_failing_test_disqualifies_itself_and_nothing_is_replaced(checkout: Path) -> None:
     before = (checkout / "reports" / "matrix.json").read_bytes()
     replace(checkout / "tests/test_toy.py", "average.mean == 2.0", "average.mean == 3.0")

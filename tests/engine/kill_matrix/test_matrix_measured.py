@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,11 +37,8 @@ def test_count():
 def test_unrelated():
     pass
 """
-ROOT = Path(__file__).parents[3]
 FILE = "tests/test_toy.py"
 STRICT = "[pytest]\nfilterwarnings = error\n"
-
-Measure = Callable[..., MatrixResult]
 
 
 @pytest.fixture
@@ -92,11 +88,6 @@ def test_a_survivor_is_shown_beside_the_healthy_member(matrix_plan: MatrixPlan) 
     assert "@fault" not in row.diff
 
 
-def test_a_null_fault_survives_without_a_word(matrix_plan: MatrixPlan) -> None:
-    row = only(measured(matrix_plan, plan("null-add-twice", "test_count", kind="null")))
-    assert (row.fate, row.reached, row.diff) == ("survived", True, "")
-
-
 @pytest.mark.parametrize("tests", [("test_unrelated",), ()])
 def test_what_no_test_runs_is_unreached(matrix_plan: MatrixPlan, tests: tuple[str, ...]) -> None:
     row = only(measured(matrix_plan, plan("add-twice", *tests)))
@@ -128,17 +119,6 @@ def test_a_test_that_does_not_pass_on_healthy_code_disqualifies_itself(
     assert words in problem.sentence
 
 
-def test_a_case_can_be_asked_for_alone(matrix_plan: MatrixPlan) -> None:
-    (matrix_plan.root / "tests/test_cases.py").write_text(
-        "import pytest\nfrom toyproject.target import clip\n"
-        "@pytest.mark.parametrize('value', [-5, 5])\ndef test_case(value):\n    assert 0 <= clip(value, 0, 3) <= 3\n",
-        encoding="utf-8",
-    )
-    one = "tests/test_cases.py::test_case[-5]"
-    row = only(measured(matrix_plan, FaultPlan("clip-one-sided", "defect", (), "toy", (one,), (one,))))
-    assert (row.killers, row.blind) == (("tests/test_cases.py::test_case",), ())
-
-
 def test_a_session_that_breaks_is_no_fate(matrix_plan: MatrixPlan) -> None:
     (matrix_plan.root / "tests/test_half.py").write_text(
         "from troubleproject.target import half\n\ndef test_half():\n    assert half(4) == 2\n", encoding="utf-8"
@@ -164,12 +144,6 @@ def test_sessions_beside_each_other_give_the_same_matrix_and_count_to_the_end(ma
     assert seen == [(done, 4) for done in range(1, 5)]
     assert together == measured(matrix_plan, *plans)
     assert sessions._servers == {}
-
-
-def test_the_matrix_is_the_same_wherever_its_sessions_are_waited_for(matrix_plan: MatrixPlan) -> None:
-    plans = (plan("clip-one-sided", "test_ends", "test_high"), plan("add-twice", "test_unrelated"))
-    found = measure(matrix_plan, plans, executor=ProcessExecutor(2), on_progress=lambda *_: None)
-    assert found == measured(matrix_plan, *plans)
 
 
 def exits(_: object) -> None:

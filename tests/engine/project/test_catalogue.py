@@ -48,6 +48,9 @@ BROKEN = {
         f"{CLAIM}[claim.problem]\nproblems = 1\n", "TOY-01, problem.problems: no such field"),
     "another of them": (
         f'{CLAIM}[claim.problem]\ncategry = "x"\n', "TOY-01, problem.categry: no such field; did you mean 'category'?"),
+    "a misspelt field next to a missing one": (
+        CLAIM.replace("title =", "titel ="),
+        "TOY-01, titel: no such field; did you mean 'title'? (wrong as well: title)"),
     "another type": (f'{CLAIM}seeds = [1, "0"]', "TOY-01, seeds.1: Input should be a valid integer, got '0'"),
     "no expectation": (CLAIM.replace("expected", "#"), "TOY-01, expected: is missing"),
     "no probe": (CLAIM.replace("probe", "#"), "TOY-01, probe: is missing; a assurance is measured by its probe"),

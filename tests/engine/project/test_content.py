@@ -80,18 +80,6 @@ def test_probes_are_given_what_the_project_makes(tmp_path: Path, capsys: pytest.
     assert (captured.out, captured.err) == ("", "made\ncalled\n")
 
 
-def test_what_is_under_test_is_a_package_or_a_single_module(tmp_path: Path) -> None:
-    (tmp_path / "placedpackage").mkdir()
-    (tmp_path / "placedpackage" / "__init__.py").touch()
-    (tmp_path / "placedmodule.py").touch()
-    project = project_in(tmp_path, under_test=["placedmodule", "placedpackage"])
-    assert project.code_places == {
-        "placedmodule": tmp_path / "placedmodule.py",
-        "placedpackage": tmp_path / "placedpackage",
-        "toyproject": project.folder,
-    }
-
-
 def test_the_warning_lists_every_probe_that_no_claim_uses(toyproject: Project) -> None:
     project = Project(toyproject.settings)
     probe = toyproject.probe("count")

@@ -18,8 +18,8 @@ from toyproject import target
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import member_digest
 from rlverify.project.planting import SourceCode, healthy, null_fault_of, plant, source_of_fault, unreached_hint
-from rlverify.project.registry import FAULTS, Fault, add_fault, fault, get_fault, probe
-from rlverify.records.errors import FaultError, RegistrationError, StaleFaultError, UnknownNameError
+from rlverify.project.registry import FAULTS, Fault, fault, get_fault
+from rlverify.records.errors import FaultError, StaleFaultError, UnknownNameError
 from tests.engine.in_process import fresh_projects
 
 
@@ -274,19 +274,6 @@ def test_a_generator_cannot_be_a_fault() -> None:
 
     with pytest.raises(FaultError, match="errors in a generator go unnoticed"):
         fault("generates", target="toyproject.target:unused", pins="")(figures)
-
-
-def test_a_name_is_given_once(toyproject: Project) -> None:
-    known = toyproject.fault("add-twice")
-    with pytest.raises(
-        RegistrationError, match=r"two faults are named 'add-twice': in toyproject\.faults\.arithmetic and"
-    ):
-        add_fault(known)
-
-
-def test_a_probe_is_named_once(toyproject: Project) -> None:
-    with pytest.raises(RegistrationError, match=r"two probes are named 'clip': in toyproject\.probes\.arithmetic and"):
-        probe("clip")(toyproject.probe("clip"))
 
 
 def test_a_fault_is_registered_as_it_is_told() -> None:

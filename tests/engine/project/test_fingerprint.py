@@ -50,15 +50,13 @@ def test_comments_docstrings_and_layout_do_not_matter(same: str) -> None:
         "@cache\ndef f(x, y=1):\n    return x + y\n",
         "def f(x: int, y=1):\n    return x + y\n",
         "def f(x, y=1):\n    'doc'\n    'not doc'\n    return x + y\n",
+        PLAIN.replace("x", "z"),
+        PLAIN.replace("x + y", "None"),
     ],
-    ids=["constant", "operator", "type of constant", "float", "decorator", "annotation", "second text"],
+    ids=["constant", "operator", "type of constant", "float", "decorator", "annotation", "second text", "name", "None"],
 )
 def test_whatever_may_change_the_meaning_matters(other: str) -> None:
-    assert source_digest(other) != source_digest(PLAIN)
-
-
-def test_none_and_a_missing_value_differ() -> None:
-    assert source_digest("def f():\n    return None\n") != source_digest("def f():\n    return\n")
+    assert source_digest(other) not in (source_digest(PLAIN), source_digest(PLAIN.replace(" x + y", "")))
 
 
 def test_the_text_of_a_tree_leaves_out_what_versions_of_python_disagree_on() -> None:
@@ -71,10 +69,6 @@ def test_the_text_of_a_tree_leaves_out_what_versions_of_python_disagree_on() -> 
     tree.body[0].type_params = []  # type: ignore[attr-defined]
     tree.body[0].type_comment = "int"  # type: ignore[attr-defined]
     assert tree_text(tree) == tree_text(tree) == tree_text(ast.parse(source))
-
-
-def test_a_renamed_variable_is_another_text() -> None:
-    assert source_digest(PLAIN.replace("x", "z")) != source_digest(PLAIN)
 
 
 MODULE = "LIMIT = 3\n\n\nclass C:\n    @cached\n    def f(self, x=1):\n        return x\n\n\ndef g():\n    return 2\n"

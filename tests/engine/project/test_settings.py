@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rlverify.cli.app import run
 from rlverify.project.content import open_project
 from rlverify.project.settings import ReportPaths, find_root, load_settings
 from rlverify.records.errors import SettingsError
 from tests.engine.in_process import rlverify_here
-from tests.engine.project_folders import PROJECTS, project_in, write_settings
+from tests.engine.project_folders import project_in, write_settings
 
 GOOD = 'content = "toyproject"\nunder_test = ["toyproject"]\n'
 
@@ -159,28 +158,6 @@ def test_every_command_answers_a_missing_package_with_one_line(command: list[str
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pyproject.toml"]
 
 
-@pytest.mark.parametrize(
-    ("command", "package"),
-    [
-        (["list"], "toyprojekt"),
-        (["show", "TOY-01"], "toyproject.probe"),
-        (["reproduce", "TOY-01"], "toyproject.probes.arithmetik"),
-        (["audit"], "calendar.months"),
-        (["gate"], "toyprojekt"),
-        (["report"], "toyprojekt"),
-    ],
-)
-def test_every_command_answers_a_misspelt_package_under_test_with_one_line(
-    command: list[str], package: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = write_settings(tmp_path, "toyproject", under_test=[package])
-    code = run(["--project", str(folder), *command])
-    output, errors = capsys.readouterr()
-    assert (code, output, errors.count("\n")) == (2, "", 1)
-    assert f"pyproject.toml, under_test: no package {package!r} can be found" in errors
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["pyproject.toml"]
-
-
 @pytest.mark.parametrize("name", ["compound", "compound.part", "compound.part.core", "spread.part", "alone"])
 def test_packages_and_modules_under_test_are_found_without_being_imported(name: str, tmp_path: Path) -> None:
     """``spread`` has no file of its own, and ``compound`` cannot be imported."""
@@ -190,7 +167,8 @@ def test_packages_and_modules_under_test_are_found_without_being_imported(name: 
         path.write_text("1 / 0\n", encoding="utf-8")
     project = project_in(tmp_path, under_test=[name])
     folder = tmp_path.joinpath(*name.split("."))
-    assert project.code_places[name] == (folder if folder.is_dir() else folder.with_suffix(".py"))
+    place = folder if folder.is_dir() else folder.with_suffix(".py")
+    assert project.code_places == {name: place, "toyproject": project.folder}
 
 
 def test_a_project_can_be_sent_to_another_process(tmp_path: Path) -> None:
@@ -199,33 +177,6 @@ def test_a_project_can_be_sent_to_another_process(tmp_path: Path) -> None:
     again = pickle.loads(pickle.dumps(project))  # noqa: S301  # our own object
     assert again == project
     assert "catalogue" not in vars(again)
-
-
-def test_a_project_is_found_from_a_folder_below_it() -> None:
-    done = rlverify_here("show", "TOY-01", cwd=PROJECTS / "toyproject" / "probes")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("TOY-01: ")
-
-
-def test_two_faults_of_one_name_are_refused(tmp_path: Path) -> None:
-    faults = tmp_path / "twice" / "faults"
-    faults.mkdir(parents=True)
-    text = (
-        "from rlverify import fault\n\n"
-        '@fault("same", target="toyproject.target:clip", pins="0")\ndef broken(value, low, high):\n    return value\n'
-    )
-    for name in ("one.py", "two.py"):
-        (faults / name).write_text(text, encoding="utf-8")
-    (tmp_path / "twice" / "__init__.py").touch()
-    (tmp_path / "twice" / "catalogue").mkdir()
-    source = PROJECTS / "toyproject" / "catalogue" / "toy.toml"
-    (tmp_path / "twice" / "catalogue" / "toy.toml").write_bytes(source.read_bytes())
-    write_settings(tmp_path, "twice")
-    done = rlverify_here("audit", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.splitlines() == [
-        "rlverify: two faults are named 'same': in twice.faults.one and twice.faults.two; rename one of them"
-    ]
 
 
 @pytest.mark.parametrize("key", ["catalogue", "documents", "tests", "pythonpath"])
@@ -242,13 +193,6 @@ def test_a_path_that_does_not_exist_is_named(key: str, tmp_path: Path) -> None:
 def test_content_that_is_somebody_elses_package_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"content: the package 'json' that is found is .* outside the pythonpath"):
         _ = project_in(tmp_path, "json").folder
-
-
-def test_a_folder_that_does_not_exist_is_no_project(tmp_path: Path) -> None:
-    write_settings(tmp_path, "toyproject")
-    done = rlverify_here("--project", tmp_path / "typo", "list", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.endswith("typo: there is no such folder; name one with --project\n")
 
 
 @pytest.mark.parametrize("command", ["list", "gate", "new", "init", "matrix"])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 
 import pytest
 
 from rlverify.checks.adapters.adapter import Adapter
-from rlverify.checks.engine.faults import STARTS_AGAIN, GenericFault
+from rlverify.checks.engine.faults import STARTS_AGAIN
 from rlverify.checks.engine.rule import RULES
 from rlverify.checks.rules.advice import KNOWN_BUGS
 from rlverify.checks.rules.resume import ENVIRONMENT_AGAIN, SEEDS_AGAIN
@@ -42,10 +41,6 @@ def test_the_page_describes_every_method_of_an_adapter() -> None:
     assert rows["learn"] == "Train for ``steps`` environment steps more."
     for name, sentence in rows.items():
         assert " ".join((getattr(Adapter, name).__doc__ or "").split()).startswith(sentence), name
-
-
-def test_every_rule_says_why_it_exists() -> None:
-    assert [name for name, rule in RULES.items() if not rule.rationale] == []
 
 
 def test_every_known_bug_is_of_a_rule_and_of_a_public_repository() -> None:
@@ -92,25 +87,3 @@ def test_the_example_of_a_door_runs_and_fails_what_it_says(
     rows = re.findall(r"^\S+ +(\w+) +(pass|fail|error)", capsys.readouterr().out, re.MULTILINE)
     assert {name for name, outcome in rows if outcome != "pass"} == DOORS[door]
     assert len(rows) > len(DOORS[door])
-
-
-def test_faults_in_words() -> None:
-    def one_for_each_part(_session: object) -> list[GenericFault]:
-        """Forget one leaf of
-        each part.
-
-        More.
-        """
-        return []
-
-    rule = RULES["deterministic"]
-    faults = (GenericFault("do one thing", lambda inner: inner), GenericFault("do another", lambda _inner: Adapter()))
-    assert faults_in_words(replace(rule, faults=lambda _session: faults)) == "do one thing; do another"
-    assert faults_in_words(replace(rule, faults=one_for_each_part)) == "forget one leaf of each part"
-    assert faults_in_words(replace(rule, faults=lambda _session: ())) == "no fault yet, so that every pass is unproven"
-
-
-def test_faults_that_depend_on_the_subject_need_a_docstring() -> None:
-    rule = replace(RULES["deterministic"], faults=lambda session: [session.make()])
-    with pytest.raises(NotImplementedError, match="need a docstring"):
-        faults_in_words(rule)

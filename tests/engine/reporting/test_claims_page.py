@@ -179,24 +179,6 @@ def test_every_optional_field_may_be_missing_on_every_page(name: str, is_generic
     assert new == {page: set() for page in pages}
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("| a | (empty) |", "an empty value"),
-        ("| a |  |", "an empty cell"),
-        ("- Root cause: ", "a space at the end"),
-        ("- Root cause:", "an empty item"),
-        ("- Source: document 002, ; status", "punctuation after nothing"),
-        ("forgets the count.. The fix", "punctuation twice"),
-        ("status there;", "an end without an end"),
-        ("count.  Status", "two spaces"),
-        ("- Source: None", "a missing value"),
-    ],
-)
-def test_a_gap_is_found(text: str, kind: str) -> None:
-    assert kind in {found for found, _ in flaws(text)}
-
-
 def test_a_figure_that_became_a_claim_with_a_probe_is_stale_and_shown() -> None:
     was = figure(17.0, 23.0)
     claim = replace(was.claim, kind="assurance", probe="restore", experiment="", figure=None)

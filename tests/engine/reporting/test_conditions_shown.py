@@ -37,14 +37,6 @@ def test_a_verdict_that_depends_is_shown_with_every_condition() -> None:
     assert "(expected" not in text.partition("## TOY-01")[2].partition("|")[0]
 
 
-def test_the_index_counts_what_depends_and_calls_it_no_hole() -> None:
-    found = ours(DEPENDING)
-    assert "| All statements | 1 | 0 | 0 | 0 | 1 | 0 |" in found["index.md"]
-    assert "## Missing" not in found["index.md"]
-    assert "without a verdict" not in found["bug-report.md"]
-    assert f": {SPREAD}." in found["wrong-statements.md"]
-
-
 def test_a_condition_without_evidence_is_a_hole() -> None:
     record = replace(CONFIRMED, conditions=(under(None),))
     found = pages(record)
@@ -92,14 +84,6 @@ def test_a_claim_is_counted_where_it_is_listed(record: Record, status: int) -> N
 def test_the_index_counts_for_how_many_the_opposite_was_measured(verdict: Verdict, number: int) -> None:
     text = ours(replace(CONFIRMED, conditions=(under(verdict),)))["index.md"]
     assert f"The opposite was measured for {number} of them" in text
-
-
-@pytest.mark.parametrize("of_fix", [False, True])
-@pytest.mark.parametrize("verdict", [Verdict.STALE, Verdict.ERROR, None])
-def test_every_page_shows_a_condition_without_a_result(verdict: Verdict | None, of_fix: bool) -> None:
-    record = replace(CONFIRMED, conditions=(under(verdict, of_fix=of_fix), under(Verdict.REFUTED, of_fix=of_fix)))
-    shown = verdict.value if verdict else "NO EVIDENCE"
-    assert f"| x | {shown} |" in pages(record)["claims.md"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from rlverify.records.problems import Problem
 from rlverify.reporting.formats import FORMATS, junit_of_run, summary_of_run, table_of
 from rlverify.reporting.outcome import Outcome
 from rlverify.verdicts.verdict import ClaimStatus, Record, status_of
-from tests.engine.reporting.records import MISFIT, NULL, figure, measured, records, simple
+from tests.engine.reporting.records import MISFIT, figure, measured, records, simple
 
 STALE_FIGURE = replace(figure(-2.0, 3.0), misfits=("measured in 8 runs, the claim asks for 24",))
 
@@ -84,17 +84,6 @@ def test_junit_can_be_read_whatever_a_claim_says() -> None:
     assert case.attrib["name"] == "TOY-01 bell \ufffd, nul \ufffd, half \ufffd"
 
 
-def test_failures_come_first_in_a_step_summary_and_then_what_speaks_against_a_document() -> None:
-    rows = [line.split("|")[1].strip() for line in table_of(records()).splitlines()[6:]]
-    assert rows[:6] == ["TOY-03", "TOY-06", "NULL-4", "TOY-01", "NULL-2", "TOY-07"]
-    assert rows[6] == "TOY-04"
-
-
-def many(number: int) -> list[Record]:
-    passed = [measured(simple(1, id=f"TOY-{n}", title="ü" * 200), healthy=2, faulty=0) for n in range(number)]
-    return [*passed, measured(simple(2, id="WORST-1"), healthy=2, faulty=2)]
-
-
 def test_a_claim_that_fell_by_its_values_counts_as_failed() -> None:
     found = [measured(simple(number), healthy=2, faulty=0) for number in (1, 2)]
     assert all(record.as_expected for record in found)
@@ -115,7 +104,3 @@ def test_a_claim_with_a_problem_of_its_own_counts_as_failed_as_in_junit() -> Non
     assert "\n1 claim: 1 failed. " in summary_of_run(found)
     assert "| TOY-01 | names no test that detects its fault |" in summary_of_run(found)
     assert 'failures="1"' in junit_of_run(found)
-
-
-def test_a_null_fault_is_a_claim_too() -> None:
-    assert "| NULL-1 |" in table_of([measured(NULL, healthy=2, faulty=2)])

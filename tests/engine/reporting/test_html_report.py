@@ -17,7 +17,7 @@ from rlverify.reporting.rendering import draw
 from rlverify.reporting.report_data import ReportData, anchor, collect
 from rlverify.verdicts.verdict import Record
 from tests.engine.reporting.assessed import LONG, assessed_data, hostile
-from tests.engine.reporting.records import PROJECT, data, generic, measured, simple, toy_plot
+from tests.engine.reporting.records import PROJECT, data, generic, toy_plot
 
 VOID = {"meta", "link", "br", "img", "hr"}
 
@@ -228,15 +228,3 @@ def test_all_but_the_index_and_the_claims_is_folded(text: str) -> None:
     assert opened == [("index", ""), ("all-claims", ""), ("claims", "<details><summary>Claims</summary>")]
     assert "The code under test has none of them" in part(render_html(data()), '<section id="index">')
     assert re.search(r"<h2>Document 002: .*</h2>\n<details><summary>599 lines</summary>", text)
-
-
-def test_every_claim_has_a_full_record_that_the_search_finds_by_its_id(text: str) -> None:
-    full = re.findall(r'<a id="full-([\w-]+)">', text)
-    assert sorted(full) == sorted(anchor(each.claim.id) for each in assessed_data().claims)
-
-
-def test_what_html_cannot_write_is_replaced() -> None:
-    odd = measured(simple(1, title="bell \x07, nul \x00, half \ud800"), healthy=2, faulty=0)
-    text = render_html(generic(replace(data(), records=(odd,))))
-    assert "bell \ufffd, nul \ufffd, half \ufffd" in text
-    text.encode()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from rlverify.records.measured import SymptomEvidence, VariantEvidence
 from rlverify.reporting.phrasing import cell, difference, prose
 from rlverify.reporting.rendering import render_all
 from rlverify.verdicts.verdict import Record
-from tests.engine.reporting.records import CLAIM, data, data_of, figure, measured, records, simple
+from tests.engine.reporting.records import CLAIM, data, data_of, figure, measured, simple
 
 PAGES = (
     "action-plan.md",
@@ -101,16 +100,6 @@ def test_a_claim_without_a_verdict_has_stood_up_to_nothing() -> None:
     assert f"**1 without a verdict**: {undecided.claim.id} (UNDECIDED)." in text
 
 
-def test_a_regression_of_our_code_does_not_support_a_statement() -> None:
-    assert "| All statements | 1 | 0 | 0 | 0 | 0 | 1 |" in page("index.md", measured(simple(2), healthy=0, faulty=0))
-
-
-def test_claims_that_contradict_come_first_and_then_holes() -> None:
-    text = render_all(data_of(records()))["all-claims.md"]
-    rows = re.findall(r"^\| \[(TOY-\d+)\]", text.partition("## Every claim")[2], re.MULTILINE)
-    assert rows == ["TOY-01", "TOY-04", "TOY-03", "TOY-02", "TOY-05", "TOY-06", "TOY-07"]
-
-
 def test_statements_and_findings_are_counted_apart_and_each_once() -> None:
     said = measured(simple(1, document="004_toy"), healthy=2, faulty=2)
     ours = measured(simple(8, id="FND-1", kind="finding", document="findings"), healthy=2, faulty=0)
@@ -144,34 +133,6 @@ def test_lines_that_are_not_tested_are_on_the_page_of_their_document_with_the_re
     in_full = render_all(replace(data(), in_full=True))["integration-analysis.md"]
     assert re.search(r"^- \[001:1-3\].*: title \| date$", in_full.partition("\nNot testable:\n")[2], re.MULTILINE)
     assert "counts" not in texts["bug-report.md"]
-
-
-def test_the_lines_of_every_document_are_counted_on_one_page() -> None:
-    rows = re.findall(r"^\| (\S+) \| (\d.*) \|$", render_all(data())["all-claims.md"], re.MULTILINE)
-    assert rows == [
-        ("[000](potential-problems.md#lines-that-are-not-tested)", "10 | 4 | 2 | 1 | 3"),
-        ("[001](integration-analysis.md#lines-that-are-not-tested)", "20 | 11 | 5 | 4 | 0"),
-        ("all", "30 | 15 | 7 | 5 | 3"),
-    ]
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_every_command_can_be_pasted(name: str) -> None:
-    text = render_all(data())[name]
-    assert "`.venv/bin/rlverify " in text
-    assert re.findall(r"(?<!\.venv/bin/)\brlverify \w+", text) == []
-
-
-def test_missing_and_stale_evidence_is_told_on_the_index_and_at_home() -> None:
-    texts = render_all(data_of(records()))
-    assert "**1 without evidence**: TOY-03." in texts["index.md"]
-    assert "**2 stale**, measured for other settings of the claim: TOY-06, NULL-4." in texts["index.md"]
-    assert "**1 without evidence**: TOY-03." in texts["bug-report.md"]
-    assert (
-        "Stale, so it does not count: measured with seeds 0, the claim asks for 0, 1; the &lt;symptoms> too."
-        in texts["bug-report.md"]
-    )
-    assert "## Missing" not in page("index.md", measured(simple(2), healthy=2, faulty=0))
 
 
 def test_what_is_stale_names_what_measures_it_anew() -> None:
@@ -213,23 +174,6 @@ def test_a_finding_says_where_it_comes_from(changes: dict[str, Any], told: str) 
     text = page("findings.md", finding)
     assert f" {told} [002:280-282]" in text
     assert "document findings" not in text
-
-
-@pytest.mark.parametrize(
-    ("against", "faulty", "told"),
-    [
-        (True, 0, "CONFIRMED, contradicts the document"),
-        (False, 0, "CONFIRMED"),
-        (True, 2, "NOT REPRODUCED"),
-        (False, 2, "NOT REPRODUCED"),
-    ],
-)
-def test_confirmed_is_never_alone_where_it_speaks_against_a_document(against: bool, faulty: int, told: str) -> None:
-    record = measured(simple(8, kind="assurance", against_document=against), healthy=2, faulty=faulty)
-    text = page("bug-report.md", record) + page("all-claims.md", record)
-    measured_cells = re.findall(r"^\| \[TOY-08\].*?\| (CONFIRMED.*?|NOT REPRODUCED.*?) \|", text, re.MULTILINE)
-    assert measured_cells == [told]
-    assert f"**{told}**" in text
 
 
 def test_values_that_differ_between_machines_are_not_told() -> None:
@@ -354,24 +298,6 @@ def test_a_harmful_fix_is_told_by_what_it_breaks_anew() -> None:
     )
     worse = replace(record, evidence=replace(record.evidence, variants=variants))
     assert difference(worse).endswith("breaks something else: ema: nan, expected 1.")
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_every_row_has_the_cells_of_its_heading(name: str) -> None:
-    for block in render_all(data())[name].split("\n\n"):
-        rows = [line.replace("\\|", "") for line in block.splitlines() if line.startswith("|")]
-        assert len({row.count("|") for row in rows}) <= 1, block
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_a_table_stands_apart_from_the_text_around_it(name: str) -> None:
-    lines = render_all(data())[name].splitlines()
-    starts = [
-        number for number, line in enumerate(lines) if line.startswith("|") and not lines[number - 1].startswith("|")
-    ]
-    assert [lines[number - 1] for number in starts if lines[number - 1]] == []
-    ends = [after for line, after in pairwise(lines) if line.startswith("|") and not after.startswith("|")]
-    assert [after for after in ends if after] == []
 
 
 @pytest.mark.parametrize(

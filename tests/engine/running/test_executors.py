@@ -13,7 +13,6 @@ from troubleproject.tasks import act
 
 from rlverify.cli.app import run
 from rlverify.cli.run_options import executor_of
-from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import UsageError
 from rlverify.running.executors import (
@@ -23,7 +22,6 @@ from rlverify.running.executors import (
     ThreadExecutor,
     in_threads,
 )
-from rlverify.running.runner import run_claims
 from tests.engine.project_folders import write_settings, write_toy_tests
 
 EXECUTORS = [InlineExecutor(), ProcessExecutor(2), ThreadExecutor(2)]
@@ -80,15 +78,6 @@ def test_threads_raise_what_a_task_raises_and_start_no_other() -> None:
     with pytest.raises(ZeroDivisionError):
         ThreadExecutor(1).map(fail, range(100))
     assert len(started) < 100
-
-
-@pytest.mark.parametrize("executor", EXECUTORS[:2])
-def test_runs_of_claims_are_the_same(executor: Executor, toyproject: Project) -> None:
-    def runs(where: Executor) -> list[tuple[object, ...]]:
-        found = run_claims(toyproject, toyproject.claims, executor=where, on_progress=lambda *_: None)
-        return [(name, run.variant, run.seed, run.observations, run.error) for name in found for run in found[name]]
-
-    assert runs(executor) == runs(ProcessExecutor(1))
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,11 +28,9 @@ from rlverify.running.executors import Ended, ProcessExecutor
 from rlverify.running.paired_runs import (
     PairedTask,
     ended_run,
-    kept_run,
     run_figure_once,
     run_figures,
     run_paired,
-    save_run,
     seconds_of_claims,
     seeds_of,
 )
@@ -157,14 +155,6 @@ def test_a_kept_run_that_cannot_be_believed_is_made_again(
     path.write_text(change(json.loads(path.read_text())))
     (again,) = _run_seeds(figureproject, tmp_path, {"same-arms": (0,)})["same-arms"]
     assert (again.quantities, _executions(log)) == (first.quantities, Counter({"same-arms 0": 2}))
-
-
-def test_a_run_is_kept_for_its_code(tmp_path: Path) -> None:
-    run = PairedRun("transfer", 3, (("gain", 1.5),), 2.25)
-    save_run(tmp_path, run, "00ff")
-    assert kept_run(tmp_path, "transfer", 3, "00ff") == run
-    assert kept_run(tmp_path, "transfer", 2, "00ff") is None
-    assert kept_run(tmp_path, "transfer", 3, "other") is None
 
 
 def _start(environment: dict[str, str], reports: Path, **settings: str) -> subprocess.Popen[bytes]:

@@ -130,13 +130,6 @@ def test_nothing_is_measured_that_could_not_be_kept(toyproject: Project, tmp_pat
     assert steps == []
 
 
-def test_a_process_that_dies_takes_no_other_run_with_it(troubleproject: Project) -> None:
-    claims = [troubleproject.claim(name) for name in ("DIE", "UNREACHED", "REGRESSED")]
-    runs = run_claims(troubleproject, claims, executor=ONE, on_progress=lambda *_: None)
-    assert [run.error is None for run in runs["DIE"]] == [False]
-    assert all(run.error is None for name in ("UNREACHED", "REGRESSED") for run in runs[name])
-
-
 def test_a_run_whose_process_died_is_not_run_again(
     troubleproject: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,19 +151,6 @@ def test_broken_evidence_of_a_claim_that_cannot_be_measured_is_named_and_nothing
     with pytest.raises(EvidenceError, match=r"CRASH\.json: .*; measure it again"):
         audit(troubleproject, paths, update=True, executor=ONE, on_progress=lambda *_: None)
     assert [path.read_text() for path in paths.reports.rglob("*.*")] == ["{}"]
-
-
-def test_a_null_fault_is_not_reproduced_and_all_claims_come_out(toyproject: Project, tmp_path: Path) -> None:
-    result = audit(toyproject, ReportPaths(tmp_path), update=True, executor=ONE, on_progress=lambda *_: None)
-    assert result.problems == ()
-    assert {record.claim.id: str(record.verdict) for record in result.records} == {
-        "NULL-TOY": "NOT REPRODUCED",
-        "TOY-01": "CONFIRMED",
-        "TOY-02": "CONFIRMED",
-        "TOY-03": "NOT REPRODUCED",
-        "TOY-04": "REFUTED",
-        "TOY-05": "CONFIRMED",
-    }
 
 
 def test_a_run_in_this_process_is_the_run_of_the_pool(toyproject: Project) -> None:
@@ -197,15 +177,6 @@ def test_what_a_probe_prints_stays_out_of_the_output(toyproject: Project, capsys
     run_here(toyproject, toyproject.claim("TOY-02"), [0])
     captured = capsys.readouterr()
     assert (captured.out, captured.err.count("a probe may print")) == ("", 2)
-
-
-@pytest.mark.parametrize(
-    ("claim", "words"), [("NOTHING", "observed nothing"), ("TWICE", "names one symptom twice: same, same")]
-)
-def test_a_probe_that_cannot_be_judged_is_an_error(troubleproject: Project, claim: str, words: str) -> None:
-    (run,) = run_here(troubleproject, troubleproject.claim(claim), [0])
-    assert words in str(run.error)
-    assert run.observations == ()
 
 
 def test_an_attempt_returns_the_result_or_the_crash_in_one_line() -> None:

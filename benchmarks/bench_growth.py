@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from stable_baselines3.common.env_util import make_vec_env
 
+from benchmarks.side_by_side import series, table
 from rlcore import DistributionalPPO, HyperparamConfig, PBTConfig, PBTScheduler
-from tests.benchmarks.side_by_side import series, table
 
 UPDATES, WINDOW = 1000, 100
 POPULATIONS = (4, 8, 16, 32, 64, 1024)

@@ -10,7 +10,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from tests.benchmarks.side_by_side import table
+from benchmarks.side_by_side import table
 
 PAIRS = 15
 """Of test sessions with and without the plugin."""

@@ -11,8 +11,8 @@ from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 
+from benchmarks.side_by_side import table
 from rlverify.checks import check_algorithm
-from tests.benchmarks.side_by_side import table
 
 
 def ppo(**settings: Any) -> PPO:

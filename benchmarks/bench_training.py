@@ -11,8 +11,8 @@ import pytest
 from sb3_contrib import RecurrentPPO
 from stable_baselines3.common.env_util import make_vec_env
 
+from benchmarks.side_by_side import Target, compare, profile
 from rlcore import DistributionalPPO
-from tests.benchmarks.side_by_side import Target, compare, profile
 
 TARGETS = {"CartPole-v1": 3.5, "Pendulum-v1": 4.5}
 SETTINGS: dict[str, Any] = {"n_steps": 128, "batch_size": 256, "n_epochs": 10, "seed": 0, "device": "cpu"}

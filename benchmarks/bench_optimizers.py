@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.side_by_side import Target, compare, profile, table
+from benchmarks.tensors import SIZES, parameters
 from rlcore import UPGD, AdaptiveUPGD
-from tests.benchmarks.side_by_side import Target, compare, profile, table
-from tests.benchmarks.tensors import SIZES, parameters
 
 TARGETS = dict(zip(SIZES, (0.75, 1.3, 0.75), strict=True))
 ROUNDS = dict(zip(SIZES, (300, 60, 12), strict=True))

@@ -14,9 +14,9 @@ import pytest
 import torch
 import xxhash
 
+from benchmarks.side_by_side import Target, compare, profile, table
+from benchmarks.tensors import SIZES
 from rlcore.checkpoint.container import load_container, save_container
-from tests.benchmarks.side_by_side import Target, compare, profile, table
-from tests.benchmarks.tensors import SIZES
 
 ROUNDS = dict(zip(SIZES, (60, 40, 15), strict=True))
 
@@ -92,7 +92,7 @@ def bench_peak_memory(benchmark: Any, tmp_path: Path) -> None:
 
 def _peak(size: str, folder: Path, how: str) -> int:
     """Largest resident memory of a process, KiB (Linux)."""
-    command = [sys.executable, "-m", "tests.benchmarks.bench_checkpoints", size, str(folder / how), how]
+    command = [sys.executable, "-m", "benchmarks.bench_checkpoints", size, str(folder / how), how]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.side_by_side import Target, compare, profile
+from benchmarks.tensors import SIZES, parameters
 from rlcore import VarianceGradientScaler
-from tests.benchmarks.side_by_side import Target, compare, profile
-from tests.benchmarks.tensors import SIZES, parameters
 
 TARGETS = {"mean": 1.5, "total": 1.5}
 ROUNDS = dict(zip(SIZES, (300, 60, 12), strict=True))
