@@ -80,7 +80,7 @@ def test_a_copy_that_cannot_step_fails() -> None:
 
 def test_a_factory_that_raises_gives_an_error() -> None:
     (record,) = check_optimizer(lambda _parameters: 1 / 0, checks=["deepcopy_continues"], name="broken")  # type: ignore[arg-type, return-value]
-    assert record.status is Status.ERROR
+    assert (record.subject, record.status) == ("broken", Status.ERROR)
     assert "ZeroDivisionError" in record.finding.seen
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import enum
+import io
 import random
 import threading
 import types
@@ -354,7 +355,9 @@ def test_a_function_of_a_library_is_a_leaf_by_its_name() -> None:
     assert module_leaf.text == "numpy"
 
 
-@pytest.mark.parametrize("node", [threading.Lock(), object(), iter([1]), {object()}, torch.zeros(1, device="meta")])
+@pytest.mark.parametrize(
+    "node", [threading.Lock(), object(), iter([1]), {object()}, torch.zeros(1, device="meta"), io.StringIO()]
+)
 def test_what_cannot_be_seen_is_opaque(node: Any) -> None:
     leaf = leaf_of(node)
     assert leaf is not None
