@@ -83,7 +83,7 @@ LINES: dict[str, tuple[Callable[[], BaseAlgorithm], str]] = {
         lambda: PPO("MlpPolicy", CART, n_steps=256, batch_size=256, n_epochs=1, **net()),
         "shrunk: n_steps 256 -> 64, batch_size 256 -> 64",
     ),
-    "sac": (lambda: SAC("MlpPolicy", PENDULUM, **net()), "shrunk: buffer_size 1000000 -> 1024, batch_size 256 -> 32"),
+    "td3": (lambda: TD3("MlpPolicy", PENDULUM, **net()), "shrunk: buffer_size 1000000 -> 1024, batch_size 256 -> 32"),
     "dqn": (
         lambda: DQN("MlpPolicy", CART, learning_starts=10_000, gradient_steps=64, **net()),
         "shrunk: buffer_size 1000000 -> 1024, learning_starts 10000 -> 64, gradient_steps 64 -> 8, "
@@ -102,8 +102,11 @@ LINES: dict[str, tuple[Callable[[], BaseAlgorithm], str]] = {
         "shrunk: n_steps 2048 -> 21, n_epochs 10 -> 2, batch_size 64 -> 63",
     ),
     "no argument": (Fixed, f"not shrunk: Fixed {AGAIN} (Fixed.__init__() got an unexpected keyword "),
-    "no effect": (lambda: Deaf("MlpPolicy", CART, **net()), f"not shrunk: Deaf {AGAIN} (n_steps has no effect); make the factory faster: n_steps 512 -> 64, "
-        "n_epochs 10 -> 2, batch_size 64 -> 32"),
+    "no effect": (
+        lambda: Deaf("MlpPolicy", CART, **net()),
+        f"not shrunk: Deaf {AGAIN} (n_steps has no effect); make the factory faster: n_steps 512 -> 64, "
+        "n_epochs 10 -> 2, batch_size 64 -> 32",
+    ),
     "an attribute of the factory": (changed, f"not shrunk: PPO {AGAIN} (mine differs)"),
     "parameters of the factory": (trained_before, f"not shrunk: PPO {AGAIN} (parameter "),
 }  # fmt: skip
