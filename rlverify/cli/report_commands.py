@@ -32,7 +32,8 @@ from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import UsageError
 from rlverify.records.problems import exit_code_of, outcome_of, with_advice
-from rlverify.reporting.formats import FORMATS, PAGE_FORMATS
+from rlverify.reporting.formats import FORMATS
+from rlverify.reporting.html_report import render_html
 from rlverify.reporting.outcome import Outcome
 from rlverify.reporting.report_data import collect
 
@@ -84,7 +85,7 @@ def report(
     """Render the reports from the committed evidence; measures nothing."""
     text = text_format or ("json" if as_json and not check else None)
     if (output or patterns or areas or text_format) and (text is None or check):
-        names = ", ".join((*FORMATS, *PAGE_FORMATS))
+        names = ", ".join((*FORMATS, "html"))
         raise UsageError(f"the pages are about all claims; for one file or for some claims, name a --format ({names})")
     files = check_outputs({"json" if output == STDOUT else "output": output})
     project = project_of(context)
@@ -94,7 +95,7 @@ def report(
     committed = Committed(project, paths)
     if not committed.evidence:
         raise UsageError(f"there is no evidence in {paths.evidence}; {REMEDY}, or name another folder with --reports")
-    if text in PAGE_FORMATS and chosen is not None:
+    if text == "html" and chosen is not None:
         shown_in = {project.claim(each).condition_of for each in chosen}
         chosen |= shown_in - {""}
     records = [each for each in committed.records if chosen is None or each.claim.id in chosen]
@@ -125,4 +126,4 @@ def _rendered(name: str, project: Project, paths: ReportPaths, measured: Outcome
     if name in FORMATS:
         return FORMATS[name](outcome_of_audit(project, measured))
     data = collect(project, paths.reports, measured.records)
-    return PAGE_FORMATS[name](data if is_all else replace(data, pages=(), templates=None))
+    return render_html(data if is_all else replace(data, pages=(), templates=None))

@@ -20,8 +20,7 @@ from typing import IO, Final, cast
 from rlverify.pickles import DAMAGE, MEBIBYTE, NotScannedError
 from rlverify.records.errors import UsageError
 from rlverify.records.process import pin_threads
-from rlverify.scan.findings import ScanFinding
-from rlverify.scan.pickle_findings import Place, findings_of_pickles
+from rlverify.scan.findings import Place, ScanFinding, findings_of_pickles
 from rlverify.scan.python_source import findings_of_source
 from rlverify.scan.unpacking import HEAD_BYTES, ends_like_a_zip, findings_of_content, is_checkpoint
 

@@ -22,8 +22,7 @@ from tokenize import TokenError
 from typing import Any, BinaryIO, Final, cast
 
 from rlverify.pickles import DAMAGE, MEBIBYTE, NotScannedError, problem_of, starts_like_a_pickle
-from rlverify.scan.findings import ScanFinding
-from rlverify.scan.pickle_findings import Place, findings_of_pickles
+from rlverify.scan.findings import Place, ScanFinding, findings_of_pickles
 
 SERIALIZED: Final = ":serialized:"
 """The key under which Stable-Baselines3 keeps a pickle in base64."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rlverify.records.problems import Weakening
+from rlverify.reporting.formats import table_of_weakened
 from rlverify.reporting.outcome import lines_of_weakened
-from rlverify.reporting.step_summary import table_of_weakened
 from tests.engine.checkouts import answer, commit, copy_project, git, replace
 from tests.engine.project_folders import once_in_a_process, write_settings, write_toy_tests
 

@@ -11,10 +11,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from rlverify.records.problems import Problem
-from rlverify.reporting.formats import FORMATS
-from rlverify.reporting.junit import junit_of_run
+from rlverify.reporting.formats import FORMATS, junit_of_run, summary_of_run, table_of
 from rlverify.reporting.outcome import Outcome
-from rlverify.reporting.step_summary import summary_of_run, table_of
 from rlverify.verdicts.verdict import ClaimStatus, Record, status_of
 from tests.engine.reporting.records import MISFIT, NULL, figure, measured, records, simple
 

@@ -10,8 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from rlverify.records.problems import Problem
-from rlverify.reporting.formats import json_of_run
-from rlverify.reporting.junit import junit_of_run
+from rlverify.reporting.formats import json_of_run, junit_of_run
 from rlverify.reporting.outcome import (
     LONGEST_VALUE,
     MOST_LINES,

@@ -15,8 +15,7 @@ import cloudpickle
 import pytest
 import torch
 
-from rlverify.scan.findings import ScanFinding
-from rlverify.scan.pickle_findings import Place
+from rlverify.scan.findings import Place, ScanFinding
 from rlverify.scan.unpacking import findings_of_content
 from tests.support.model_files import ALGORITHMS, changed_file, model_file, serialized
 

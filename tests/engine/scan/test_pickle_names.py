@@ -15,7 +15,7 @@ import torch
 from torch._weights_only_unpickler import _get_allowed_globals
 
 from rlverify.pickles import COMPUTED, PickleImport
-from rlverify.scan.pickle_findings import Place, danger_of, findings_of_pickles
+from rlverify.scan.findings import Place, danger_of, findings_of_pickles
 from rlverify.scan.unpacking import findings_of_content
 
 

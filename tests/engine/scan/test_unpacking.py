@@ -19,8 +19,7 @@ import torch
 
 from rlverify.pickles import MEBIBYTE
 from rlverify.scan import unpacking
-from rlverify.scan.findings import ScanFinding
-from rlverify.scan.pickle_findings import Place
+from rlverify.scan.findings import Place, ScanFinding
 from rlverify.scan.unpacking import UnpackBudget, findings_of_content, is_checkpoint
 
 
