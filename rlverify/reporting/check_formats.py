@@ -15,8 +15,9 @@ from rlverify.checks.targets import Target
 from rlverify.evidence.files import canonical_json, shown_path
 from rlverify.records.claims import Severity
 from rlverify.records.problems import AS_EXPECTED, CLAIM_FELL, HARNESS_FAILED, SCHEMA_VERSION
-from rlverify.reporting.formats import junit_document
+from rlverify.reporting.formats import junit_document, page_of
 from rlverify.reporting.outcome import Case
+from rlverify.reporting.phrasing import cell
 from rlverify.reporting.sarif import sarif_document, sarif_result, sarif_rule
 from rlverify.verdicts.verdict import ClaimStatus
 
@@ -199,9 +200,6 @@ def _result(target: Target, record: CheckRecord, folder: Path) -> dict[str, Any]
 
 def markdown_of_checks(run: CheckRun, _folder: Path) -> str:
     """Return the summary of a step on GitHub: counts, what is not as expected in full, and all checks folded in."""
-    from rlverify.reporting.formats import page_of
-    from rlverify.reporting.markdown import cell  # imports Jinja, which other formats do without
-
     unexpected = [details(each) for each in run.records if each.is_unexpected]
     cells = ([each.subject, each.check, reason_in_words(each)] for each in run.records)
     rows = "".join(f"| {' | '.join(map(cell, row))} |\n" for row in cells)

@@ -12,9 +12,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from rlverify.evidence.files import canonical_json
 from rlverify.records.problems import HARNESS_FAILED, SCHEMA_VERSION, Problem, Weakening, outcome_of, with_advice
-from rlverify.reporting.markdown import cell
 from rlverify.reporting.outcome import Case, Outcome, block, lines_of, summary
-from rlverify.reporting.phrasing import difference, outcome_in_words, told
+from rlverify.reporting.phrasing import cell, difference, outcome_in_words, told
 from rlverify.reporting.sarif import sarif_of_run
 from rlverify.verdicts.verdict import ClaimStatus, Record, status_of
 

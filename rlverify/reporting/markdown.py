@@ -15,6 +15,7 @@ from jinja2.runtime import Context
 from rlverify.records.claims import Claim
 from rlverify.records.measured import SymptomEvidence
 from rlverify.reporting import phrasing
+from rlverify.reporting.phrasing import cell
 from rlverify.reporting.report_data import ReportData, anchor, planted_code, spans
 from rlverify.verdicts.verdict import Record
 
@@ -47,7 +48,7 @@ def environment(own: Path | None) -> Environment:
     )
     filters: dict[str, Any] = {
         "cell": cell,
-        "prose": prose,
+        "prose": phrasing.prose,
         "anchor": anchor,
         "address": address,
         "source": source,
@@ -152,19 +153,3 @@ def _without_their_end(names: Sequence[str]) -> tuple[Sequence[str], Sequence[st
 def _alike(names: Sequence[Sequence[str]]) -> int:
     """How many words the names have in common at their start."""
     return sum(1 for _ in takewhile(lambda words: len(set(words)) == 1, zip(*names, strict=False)))
-
-
-def prose(text: str) -> str:
-    """A text that Markdown shows as it is written; what stands between backticks is code."""
-    parts = re.split(r"(`[^`]+`)", text)
-    return "".join(part if number % 2 else _escaped(part) for number, part in enumerate(parts))
-
-
-def _escaped(text: str) -> str:
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace("\\", "\\\\").replace("*", "\\*")
-    return re.sub(r"(?<!\w)_+|_+(?!\w)", lambda found: found[0].replace("_", "\\_"), escaped)
-
-
-def cell(text: str) -> str:
-    """A text that Markdown shows as it is written, inside its table cell."""
-    return "<br>".join(prose(text).replace("|", "\\|").splitlines()) or "(empty)"

@@ -217,3 +217,19 @@ def statement(claim: Claim) -> str:
 def _broken(record: Record, variant: Variant) -> list[SymptomEvidence]:
     found = record.evidence.variant(variant) if record.evidence is not None else None
     return [] if found is None else [each for each in found.symptoms if each.held_runs < each.runs]
+
+
+def prose(text: str) -> str:
+    """A text that Markdown shows as it is written; what stands between backticks is code."""
+    parts = re.split(r"(`[^`]+`)", text)
+    return "".join(part if number % 2 else _escaped(part) for number, part in enumerate(parts))
+
+
+def _escaped(text: str) -> str:
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace("\\", "\\\\").replace("*", "\\*")
+    return re.sub(r"(?<!\w)_+|_+(?!\w)", lambda found: found[0].replace("_", "\\_"), escaped)
+
+
+def cell(text: str) -> str:
+    """A text that Markdown shows as it is written, inside its table cell."""
+    return "<br>".join(prose(text).replace("|", "\\|").splitlines()) or "(empty)"

@@ -21,7 +21,7 @@ from rlverify.project.content import Project
 from rlverify.project.settings import toml_of
 from rlverify.records.claims import Verdict
 from rlverify.records.errors import CatalogueError
-from rlverify.reporting.markdown import prose
+from rlverify.reporting.phrasing import prose
 from rlverify.reporting.report_data import ReportData, spans
 from rlverify.verdicts.verdict import Record, decide_variant
 from verification.pages.coverage import Contradiction, Coverage, UntestedLines, coverage, load_tables, total, validated

@@ -12,8 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from rlverify.records.claims import Basis, ClaimKind, DocumentGives, Verdict
 from rlverify.records.measured import SymptomEvidence, VariantEvidence
-from rlverify.reporting.markdown import cell, prose
-from rlverify.reporting.phrasing import difference
+from rlverify.reporting.phrasing import cell, difference, prose
 from rlverify.reporting.rendering import render_all
 from rlverify.verdicts.verdict import Record
 from tests.engine.reporting.records import CLAIM, data, data_of, figure, measured, records, simple
