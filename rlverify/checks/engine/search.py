@@ -12,7 +12,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
+from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.isolation import is_copied_by_fork, time_limit
+from rlverify.checks.engine.rule import failing
 from rlverify.checks.engine.session import SubjectError, SubjectSession
 from rlverify.checks.state.owners import OF_PYTHON, YOURS, Owner, owner_of
 from rlverify.checks.state.random_state import global_state, set_global_state
@@ -30,19 +32,6 @@ GROUPED: Final = 3
 """Paths with one parent that are shown as one."""
 MOST_RUNS: Final = 96
 """Runs that leave something out; where they are used up, a group is not divided further."""
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why training does not go on exactly.
-
-    :param causes: the paths that have to be restored, yours before those of libraries
-    :param owners: whose they are
-    """
-
-    text: str
-    causes: tuple[str, ...]
-    owners: tuple[Owner, ...] = ()
 
 
 @dataclass
@@ -73,8 +62,8 @@ class Search:
     runs: int = field(default=0, init=False)
     made: LoadedPair | None = field(default=None, init=False)
 
-    def reason(self) -> Reason:
-        """What has to be restored; what was tried, where that is not known."""
+    def reason(self) -> CheckFinding:
+        """A finding of what has to be restored, yours before what is of libraries, or of what was tried."""
         if self.session.run(self._pair_is_copied_by_fork):
             return self.session.run(self._found_with_one_pair, limit=math.inf)
         return self._found()
@@ -83,12 +72,12 @@ class Search:
         _pair = self._pair()  # lives until the answer, with the processes that it has started
         return is_copied_by_fork()
 
-    def _found_with_one_pair(self) -> Reason:
+    def _found_with_one_pair(self) -> CheckFinding:
         with time_limit(self.session.limit):
             self.made = self._pair()
         return self._found()
 
-    def _found(self) -> Reason:
+    def _found(self) -> CheckFinding:
         lost = self.session.run(lambda: [each.path for each in self._pair().differences])
         lost = [path for path in lost if path not in self.session.volatile]
         everything = [*lost, GLOBALS]
@@ -97,7 +86,7 @@ class Search:
             tried = f"copying all {len(lost)} leaves that differ does not make it exact"
             left = "the order of parameters, a stream of random numbers, or state outside the model"
             hidden = f"what is inside of {listed(opaque)}, {left}" if opaque else left
-            return Reason(f"{tried}; what is lost is one of: {hidden}", (UNKNOWN,))
+            return failing("", why=f"{tried}; what is lost is one of: {hidden}", causes=(UNKNOWN,))
         parts = dict.fromkeys(map(part_of, everything))
         needed = [
             path for part in parts for path in self._needed([each for each in everything if part_of(each) == part])
@@ -105,17 +94,20 @@ class Search:
         if not needed and self._is_exact_without(everything):
             seen = "in the process that trained, the loaded model is exact with nothing restored"
             place = f"what is lost is {OUTSIDE}, such as a global variable or an attribute of a class"
-            return Reason(f"{seen}: {place}", (OUTSIDE,))
+            return failing("", why=f"{seen}: {place}", causes=(OUTSIDE,))
         if not needed:
             differ = f"all {len(everything)} leaves that differ"
-            return Reason(f"restoring {differ} makes it exact; no single part of them is necessary", tuple(everything))
+            return failing(
+                "", why=f"restoring {differ} makes it exact; no single part of them is necessary", causes=everything
+            )
         owned = self.session.run(lambda: by_owner(self._pair().model, needed))
-        text, found = in_words(owned), expanded(needed, everything)
+        text = in_words(owned)
         causes, owners = tuple(each or "the model" for each, _ in owned), tuple(owner for _, owner in owned)
-        if self._is_exact_without([path for path in everything if path not in found]):
-            return Reason(f"restoring {text} makes it exact", causes, owners)
+        unneeded = [path for path in everything if not any(is_below(path, group) for group in needed)]
+        if self._is_exact_without(unneeded):
+            return failing("", why=f"restoring {text} makes it exact", causes=causes, owners=owners)
         but = f"is necessary but not enough; with all {len(everything)} leaves that differ it is exact"
-        return Reason(f"restoring {text} {but}", causes, owners)
+        return failing("", why=f"restoring {text} {but}", causes=causes, owners=owners)
 
     def _needed(self, paths: Sequence[str]) -> list[str]:
         """The leaves that have to be restored; several as one name, if only all together were measured."""
@@ -192,12 +184,6 @@ def common(paths: Sequence[str]) -> str:
 def parent(path: str) -> str:
     """The path of the object that a leaf is a part of; empty for the root."""
     return "".join(names_of(path)[:-1])
-
-
-def expanded(needed: Iterable[str], everything: Iterable[str]) -> set[str]:
-    """The leaves that some leaves and groups stand for."""
-    groups = list(needed)
-    return {path for path in everything if any(is_below(path, group) for group in groups)}
 
 
 def shortened(paths: Iterable[str]) -> list[str]:

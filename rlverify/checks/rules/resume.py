@@ -19,7 +19,7 @@ from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding, Status
 from rlverify.checks.engine.faults import GenericFault
 from rlverify.checks.engine.rule import failing, passing, rule
-from rlverify.checks.engine.search import Reason, Search
+from rlverify.checks.engine.search import Search
 from rlverify.checks.engine.session import SEED, SubjectSession, Trained
 from rlverify.checks.rules.gates import apart, whole
 from rlverify.checks.state.leaves import Leaf, is_tensor
@@ -113,18 +113,18 @@ def _resumed_exactly(session: SubjectSession) -> CheckFinding:
         if found.result == expected.result:
             return passing()
         half = Trained(expected.state, expected.result, expected.trace[len(expected.trace) - len(found.trace) :])
-        reason = _reason(session, folder, expected)
-    return apart(half, found, " after the load", why=reason.text, causes=reason.causes, owners=reason.owners)
+        lost = _lost(session, folder, expected)
+    return apart(half, found, " after the load", why=lost.why, causes=lost.causes, owners=lost.owners)
 
 
-def _reason(session: SubjectSession, folder: Path, expected: Trained) -> Reason:
+def _lost(session: SubjectSession, folder: Path, expected: Trained) -> CheckFinding:
     """What a load loses, if the tier has the time to find it."""
     if not session.tier.finds_reasons:
-        return Reason(f"the tier {session.tier.name} does not search for what is lost", ())
+        return failing("", why=f"the tier {session.tier.name} does not search for what is lost")
     if session.small is not None:
         found = resume_is_exact(replace(session.small, volatile=session.volatile))
         if found.status is Status.FAIL:
-            return Reason(found.why, found.causes, found.owners)
+            return found
     return Search(session, folder, expected.result, is_limited=not session.tier.is_full).reason()
 
 

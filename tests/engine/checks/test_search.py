@@ -12,7 +12,6 @@ from rlverify.checks.engine.search import (
     GLOBALS,
     UNKNOWN,
     common,
-    expanded,
     listed,
     names_of,
     parent,
@@ -21,6 +20,7 @@ from rlverify.checks.engine.search import (
 )
 from rlverify.checks.engine.session import SubjectSession
 from rlverify.checks.rules.resume import forgettable
+from rlverify.checks.state.tree import is_below
 from tests.engine.checks.tiny_trainers import Tiny, TinyAdapter
 
 
@@ -50,8 +50,8 @@ def test_the_common_object_of_some_leaves() -> None:
     assert common(["env.a.b", "env.a.c"]) == "env.a"
     assert common(["env.ab", "env.a"]) == "env"
     assert common(["env.a", "rng"]) == ""
-    assert expanded(["env.a", "rng"], ["env.a.b", "env.ab", "rng", "x"]) == {"env.a.b", "rng"}
-    assert expanded([""], ["a", "b"]) == {"a", "b"}
+    assert [each for each in ("env.a.b", "env.a", "env.ab", "x") if is_below(each, "env.a")] == ["env.a.b", "env.a"]
+    assert is_below("a", "")
 
 
 def test_paths_with_one_parent_are_grouped_from_three_on() -> None:
