@@ -14,7 +14,6 @@ from rlverify.checks.rules import (  # noqa: F401
     identity,
     normalizers,
     numerics,
-    recurrence,
     resume,
     resumed_options,
     rollouts,
