@@ -13,8 +13,9 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from rlverify.checks import CheckFinding, CheckRecord, Status, Subject, check_subject
+from rlverify.checks import CheckRecord, Status, Subject, check_subject
 from rlverify.checks.engine.rule import RULES, Rule
+from rlverify.checks.engine.rule_runs import not_run
 from rlverify.checks.engine.session import TierName
 from rlverify.checks.pytest_door import details
 from rlverify.checks.targets import Target, import_targets
@@ -140,18 +141,8 @@ def _check(task: _CheckTask) -> tuple[CheckRecord, ...]:
 def _lost(target: Target, chosen: Collection[str], ended: Ended[tuple[CheckRecord, ...]]) -> tuple[CheckRecord, ...]:
     """The records of a target whose worker died."""
     seen = ended.reason or f"the process that checks this target ended with exit code {ended.exit_code}"
-    rules = [target.subject.known_rules[name] for name in chosen]
-    return tuple(
-        CheckRecord(
-            target.subject.name,
-            rule.name,
-            rule.family,
-            rule.severity,
-            CheckFinding(Status.ERROR, rule.expected, seen),
-            reproduction=_command(target, rule.name),
-        )
-        for rule in rules
-    )
+    records = (not_run(target.subject.known_rules[name], target.subject, seen) for name in chosen)
+    return tuple(replace(each, reproduction=_command(target, each.check)) for each in records)
 
 
 def _command(target: Target, check: str) -> str:

@@ -187,7 +187,7 @@ def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
         runs.session = _session(made, runs)
     session, is_again = runs.session, rule.name in runs.reported
     runs.reported.add(rule.name)
-    base = CheckRecord(made.name, rule.name, rule.family, rule.severity, CheckFinding(Status.ERROR))
+    base = not_run(rule, made)
     known, lines = known_failure(made.expected_failures, rule.name), made.reproduction(rule.name)
     base = replace(base, known=known, strict=made.strict, reproduction=lines)
     if isinstance(session, CheckFinding):
@@ -205,6 +205,13 @@ def record_of(rule: Rule, made: Subject, runs: Runs) -> CheckRecord:
         record = replace(base, finding=replace(_error(record), expected=rule.expected))
     runs.seconds += time.monotonic() - started
     return record
+
+
+def not_run(rule: Rule, made: Subject, reason: str = "") -> CheckRecord:
+    """The record of a rule that could not be run on a subject."""
+    return CheckRecord(
+        made.name, rule.name, rule.family, rule.severity, CheckFinding(Status.ERROR, rule.expected, reason)
+    )
 
 
 def _judged(rule: Rule, session: SubjectSession, runs: Runs, base: CheckRecord, *, is_again: bool) -> CheckRecord:
