@@ -24,9 +24,6 @@ from rlverify.scan.findings import Place, ScanFinding, findings_of_pickles
 from rlverify.scan.python_source import findings_of_source
 from rlverify.scan.unpacking import HEAD_BYTES, ends_like_a_zip, findings_of_content, is_checkpoint
 
-if sys.platform == "linux":
-    import resource
-
 SKIPPED_FOLDERS: Final = frozenset({".git", ".venv", "node_modules", "__pycache__"})
 MAX_SECONDS: Final = 25.0
 MAX_MEBIBYTES: Final = 256
@@ -118,6 +115,8 @@ def serve(seconds: float, mebibytes: int) -> None:
         for line in sys.stdin:
             faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
             if sys.platform == "linux":
+                import resource  # which other systems lack
+
                 used = int(Path("/proc/self/statm").read_text("ascii").split()[5]) * resource.getpagesize()
                 resource.setrlimit(resource.RLIMIT_DATA, (used + mebibytes * MEBIBYTE, resource.RLIM_INFINITY))
             try:
