@@ -19,7 +19,7 @@ from stable_baselines3.common.noise import (
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.formats import constructor_names
 from rlcore.errors import StateError
-from rlcore.state.tree import Rule, misfit
+from rlcore.state.tree import Rule, harmful_option, misfit
 from rlcore.types import StateDict, StateValue
 
 NOISES: Final[dict[str, tuple[type[ActionNoise], dict[str, str]]]] = {
@@ -40,8 +40,12 @@ _UNIT: Final = Rule(0.0, 1.0)
 _LIMITS: Final = {
     **dict.fromkeys(("gamma", "gae_lambda", "tau"), _UNIT),
     **dict.fromkeys(("learning_rate", "max_grad_norm", "vf_coef"), Rule(0.0)),
+    **dict.fromkeys(("clip_range", "clip_range_vf", "target_kl"), Rule(0.0, finite=False)),
+    **dict.fromkeys(("ent_coef", "target_entropy"), Rule(finite=False)),
 }
-"""Of numbers among the settings of a file; others may be anything but NaN."""
+"""Of settings of a file that are numbers, None or schedules; numbers in others may be anything but NaN."""
+_AUTOMATIC: Final = ("ent_coef", "target_entropy")
+"""Those among them that may be texts, such as ``auto``."""
 LACKING: Final = object()
 """Stands for an attribute that a model does not have."""
 
@@ -86,18 +90,24 @@ def decode_settings(
         for name, each in saved.items()
     }
     for name, value in decoded.items():
-        numbers = [value] if type(value) in (int, float) else _ends_of(value) if name in _LIMITS else []
-        if any(each != each or not _LIMITS.get(name, Rule(finite=False)).allows(each) for each in numbers):
-            raise misfit(name, f"a number{_LIMITS.get(name, '')}", value)
-    if (decoded.get("policy_kwargs") or {}).get("optimizer_kwargs", {}).get("maximize"):
-        raise StateError("policy_kwargs.optimizer_kwargs asks for gradient ascent; the file is damaged or hostile")
+        numbers, limits = [value] if type(value) in (int, float) else _ends_of(value), _LIMITS.get(name)
+        is_known = numbers or value is None or name in objects or (name in _AUTOMATIC and isinstance(value, str))
+        if (limits and not is_known) or any(
+            each != each or not (limits or Rule(finite=False)).allows(each) for each in numbers
+        ):
+            raise misfit(name, f"a number{limits or ''}", value)
+    if harmful := harmful_option((decoded.get("policy_kwargs") or {}).get("optimizer_kwargs") or {}):
+        where = f"policy_kwargs.optimizer_kwargs[{harmful!r}]"
+        raise StateError(f"{where} would ascend the loss or give NaN; the file is damaged or hostile")
     return {**decoded, "tensorboard_log": objects.get("tensorboard_log")}
 
 
 def _ends_of(schedule: Any) -> list[float]:
     """Return the numbers that a schedule of Stable-Baselines3 goes between; an empty list for any other object."""
     inner = getattr(schedule, "value_schedule", schedule)
-    return [vars(inner)[name] for name in ("val", "start", "end") if name in getattr(inner, "__dict__", {})]
+    return [
+        vars(inner)[name] for name in ("val", "start", "end", "end_fraction") if name in getattr(inner, "__dict__", {})
+    ]
 
 
 def _encode_noise(noise: Any) -> StateValue:
