@@ -95,10 +95,8 @@ class _Copier:
     def copied(self, value: Any, place: str, depth: int) -> Any:
         if isinstance(value, torch.Tensor):
             _check_tensor(value, place)
-            if not self._is_read:
-                return _alone(value.detach(), self._storages)
             self._enter(value, place)
-            return value
+            return value if self._is_read else _alone(value.detach(), self._storages)
         if type(value) is tuple:
             for part in value:
                 _check_plain(part, f"{place} is a tuple that holds")

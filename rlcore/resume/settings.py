@@ -15,6 +15,7 @@ from stable_baselines3.common.noise import (
     OrnsteinUhlenbeckActionNoise,
     VectorizedActionNoise,
 )
+from stable_baselines3.common.utils import ConstantSchedule, LinearSchedule
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.formats import constructor_names
@@ -44,8 +45,7 @@ _LIMITS: Final = {
     **dict.fromkeys(("ent_coef", "target_entropy"), Rule(finite=False)),
 }
 """Of settings of a file that are numbers, None or schedules; numbers in others may be anything but NaN."""
-_AUTOMATIC: Final = ("ent_coef", "target_entropy")
-"""Those among them that may be texts, such as ``auto``."""
+_AUTOMATIC: Final = ("ent_coef", "target_entropy")  # may also be texts, such as "auto"
 LACKING: Final = object()
 """Stands for an attribute that a model does not have."""
 
@@ -90,12 +90,12 @@ def decode_settings(
         for name, each in saved.items()
     }
     for name, value in decoded.items():
-        numbers, limits = [value] if type(value) in (int, float) else _ends_of(value), _LIMITS.get(name)
-        is_known = numbers or value is None or name in objects or (name in _AUTOMATIC and isinstance(value, str))
-        if (limits and not is_known) or any(
-            each != each or not (limits or Rule(finite=False)).allows(each) for each in numbers
-        ):
-            raise misfit(name, f"a number{limits or ''}", value)
+        numbers = [value] if type(value) in (int, float) else _ends_of(value)
+        is_known = bool(numbers) or value is None or name in objects or name not in _LIMITS
+        rule = _LIMITS.get(name, Rule(finite=False))
+        is_text = name in _AUTOMATIC and isinstance(value, str)
+        if not (is_known or is_text) or not all(each == each and rule.allows(each) for each in numbers):
+            raise misfit(name, f"a number{rule}", value)
     if harmful := harmful_option((decoded.get("policy_kwargs") or {}).get("optimizer_kwargs") or {}):
         where = f"policy_kwargs.optimizer_kwargs[{harmful!r}]"
         raise StateError(f"{where} would ascend the loss or give NaN; the file is damaged or hostile")
@@ -105,9 +105,8 @@ def decode_settings(
 def _ends_of(schedule: Any) -> list[float]:
     """Return the numbers that a schedule of Stable-Baselines3 goes between; an empty list for any other object."""
     inner = getattr(schedule, "value_schedule", schedule)
-    return [
-        vars(inner)[name] for name in ("val", "start", "end", "end_fraction") if name in getattr(inner, "__dict__", {})
-    ]
+    own = vars(inner) if isinstance(inner, ConstantSchedule | LinearSchedule) else {}
+    return [own[name] for name in ("val", "start", "end", "end_fraction") if name in own]
 
 
 def _encode_noise(noise: Any) -> StateValue:

@@ -200,9 +200,7 @@ def _tensors(archive: zipfile.ZipFile, name: str, most: int) -> Any:
         with _archive(file, name, most) as inner, zipfile.ZipFile(checked, "w") as copied:
             pickles = [each for each in inner.infolist() if each.filename.lower().endswith("data.pkl")]
             if len(pickles) != 1:
-                raise MisfitError(
-                    f"its member {name} was not loaded: it has {len(pickles)} pickles, and torch writes one"
-                )
+                raise MisfitError(f"its member {name} was not loaded: it has {len(pickles)} pickles, not one")
             with inner.open(pickles[0]) as member:
                 found = content_of(io.BytesIO(member.read(_BYTES * most)), most)
             names = [str(each) for each in found.imports if not _IN_WEIGHTS.fullmatch(str(each))]
@@ -264,7 +262,7 @@ def _fitted(found: Mapping[str, Any], own: _States, model: BaseAlgorithm) -> tup
             raise MisfitError(f"{name:.160} {problem}")
     for name, mean in leaves.items():
         of, _, moment = name.rpartition(": ")
-        if moment == "grad_avg" and bool((mean.square() > 1.001 * leaves[f"{of}: square_avg"]).any()):
+        if moment == "grad_avg" and bool((mean.square() > 1.001 * leaves.get(f"{of}: square_avg", math.inf)).any()):
             raise MisfitError(f"{name} is larger than its square_avg allows")
     return {name: fitted[name] for name in names}, {name: fitted[name] for name in own if name not in names}
 

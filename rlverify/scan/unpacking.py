@@ -153,13 +153,13 @@ def _why_others_differ(content: BinaryIO, directory: int, *, is_start: bool) -> 
     :param is_start: whether the file starts as an archive; torch reads no other as one
     """
     end = zipfile._EndRecData(content)  # type: ignore[attr-defined]
+    if end[_END_PLACE] + _END_RECORD_BYTES + end[_COMMENT_BYTES] != content.seek(0, io.SEEK_END):
+        return "has bytes behind the end of the archive, as if cut off"  # its end is then that of an inner archive
     content.seek(max(0, end[_END_PLACE] - _LOCATOR.size))
     signature, place, _ = _LOCATOR.unpack(content.read(_LOCATOR.size).ljust(_LOCATOR.size))
     is_moved = signature == b"PK\x06\x07" and place != end[_END_PLACE] - _LOCATOR.size - _END_RECORD_64_BYTES
     if is_start and (is_moved or directory != end[_DIRECTORY_PLACE]):
         return "has its directory elsewhere than its end says, so that other readers may find other members"
-    if end[_END_PLACE] + _END_RECORD_BYTES + end[_COMMENT_BYTES] != content.seek(0, io.SEEK_END):
-        return "has bytes behind the end of the archive, as if cut off"  # its end is then that of an inner archive
     return ""
 
 

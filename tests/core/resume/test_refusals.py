@@ -508,7 +508,11 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "a rate below 0": ("ppo", lambda c: c["settings"].update(learning_rate=-1.0), "learning_rate must be a number of"),
     "ascent": ("ppo", lambda c: _kwargs(c).update(optimizer_kwargs={"maximize": True}), "'maximize'.* would ascend"),
     **{
-        f"{option} {value}": ("ppo", lambda c, given={option: value}: _kwargs(c).update(optimizer_kwargs=given), option)
+        f"{option} {value}": (
+            "ppo",
+            lambda c, given={option: value}: _kwargs(c).update(optimizer_kwargs=given),
+            f"{option}.* would ascend",
+        )
         for option, value in (
             ("maximize", "yes"),
             ("dampening", 50.0),
