@@ -133,6 +133,7 @@ def _decode_noise(value: Any, objects: Mapping[str, object], n_envs: int) -> Any
         return codec.decode(value, "action_noise", objects)
     made: Any = NOISES[name][0]
     arguments: dict[str, Any] = {key: codec.decode(entry, key, {}) for key, entry in value["arguments"].items()}
-    if not all(np.isfinite(each).all() for each in arguments.values() if each is not None):
+    given = [each for each in arguments.values() if each is not None]
+    if not all(isinstance(each, int | float | np.ndarray) and np.isfinite(each).all() for each in given):
         raise StateError("action_noise holds NaN or infinity; the file is damaged")
     return made(**arguments, dtype=np.dtype(value["dtype"]).type)

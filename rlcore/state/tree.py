@@ -11,6 +11,7 @@ import math
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from types import MappingProxyType
 from typing import Any, TypeGuard
 
@@ -212,20 +213,10 @@ OF_THE_STATE = {"lr": _RATE, "initial_lr": _RATE, "seed": Rule(0, 2**64 - 1, may
 """Options that the saved state rules over; all others are the model's settings."""
 
 _COUNTERS = dict.fromkeys(("step", "moment_step", "noise_step"), STEPS)
-_SIZES = (
-    "exp_avg_sq",
-    "max_exp_avg_sq",
-    "square_avg",
-    "second_moment",
-    "direction_rms",
-    "row_var",
-    "col_var",
-    "sum",
-    "acc_delta",
-    "exp_inf",
-    "step_size",
-    "eta",
-)
+_SIZES = {
+    *("exp_avg_sq", "max_exp_avg_sq", "square_avg", "second_moment", "direction_rms", "row_var", "col_var"),
+    *("sum", "acc_delta", "exp_inf", "step_size", "eta"),
+}
 _UNIT = Rule(0.0, 1.0)
 _MOMENTS = {**_COUNTERS, **dict.fromkeys(_SIZES, NOT_NEGATIVE), **dict.fromkeys(("mu", "mu_product"), _UNIT)}
 _SCALARS = {"direction_rms"}
@@ -235,11 +226,13 @@ _OPTIONS = {"maximize": Rule(0, 0), **dict.fromkeys(("momentum", "dampening"), _
 
 
 def harmful_option(options: Mapping[str, Any]) -> str | None:
-    """Return the first option with which an optimizer would ascend the loss, or calculate with NaN or infinity."""
+    """Return the first option with which an optimizer would ascend the loss, or that is NaN, infinite or an array."""
     for name, value in options.items():
-        array, rule = np.ravel(value), _OPTIONS.get(name, FINITE)
-        is_number = array.dtype.kind in "biuf"
-        if not (all(map(rule.allows, array.tolist())) if is_number else value is None or name not in _OPTIONS):
+        values = value if isinstance(value, list | tuple) else [value]
+        numbers = [float(each) for each in values if isinstance(each, Real)]
+        is_other = name in _OPTIONS and value is not None and len(numbers) < len(values)
+        is_finite = all(map(_OPTIONS.get(name, FINITE).allows, numbers))
+        if is_other or not is_finite or any(isinstance(each, Tensor | np.ndarray) for each in values):
             return name
     return None
 
@@ -305,7 +298,9 @@ def _fit_moments(saved: Any, parameters: Mapping[Any, Tensor], optimizer: torch.
 
 def _require_variance(entry: Mapping[str, Any], where: str) -> None:
     """Raise StateError where the moments of a centered RMSprop give a variance below 0, whose root is NaN."""
-    if "grad_avg" in entry and bool((entry["grad_avg"].square() > 1.001 * entry["square_avg"]).any()):
+    if {"grad_avg", "square_avg"} <= set(entry) and bool(
+        (entry["grad_avg"].square() > 1.001 * entry["square_avg"]).any()
+    ):
         raise StateError(f"{where}['grad_avg'] is larger than its square_avg allows; {REMEDY}")
 
 

@@ -568,6 +568,11 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
         ),
         "one VectorizedActionNoise in another",
     ),
+    "noise of texts": (
+        "sac",
+        lambda c: c["settings"]["action_noise"]["base_noise"]["arguments"].update(mean=["x", ""]),
+        "action_noise holds NaN or infinity",
+    ),
     "a frozen name": ("ppo", lambda c: c["state"]["progress"].update(frozen=["x"]), "frozen.*names of parameters"),
     "an action": ("dqn", lambda c: _rows(c)["actions"].fill_(1000), "actions.*holds other values than Discrete"),
     "an observation": ("sac", lambda c: _rows(c)["observations"].fill_(np.inf), "observations.*NaN or infinity"),
