@@ -95,8 +95,9 @@ def fit(saved: object, like: object, where: str, rules: Rules = MappingProxyType
 
 def describe(value: object) -> str:
     """Return a short text for a value of a saved state: tensors by dtype and shape, the rest shown and cut."""
-    if isinstance(value, Tensor):
-        return f"a tensor of {value.dtype} with shape {tuple(value.shape)}"
+    if isinstance(value, Tensor | np.ndarray):
+        kind = "a tensor" if isinstance(value, Tensor) else "an array"
+        return f"{kind} of {value.dtype} with shape {tuple(value.shape)}"
     if isinstance(value, list | dict):
         return f"a {type(value).__name__} of {len(value)} entries"
     text = repr(value)

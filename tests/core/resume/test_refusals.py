@@ -529,7 +529,11 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
             ("max_grad_norm", torch.tensor(-1.0), "max_grad_norm must be a number of at least 0"),
             ("vf_coef", torch.tensor([1.0]), "vf_coef must be a number of at least 0"),
             ("gamma", "x", "gamma must be a number from 0.0 to 1.0"),
-            ("gae_lambda", encode(np.array(-5.0), ""), "gae_lambda must be a number from"),
+            (
+                "gae_lambda",
+                encode(np.array(-5.0), ""),
+                "gae_lambda must be a number from .*, and is an array of float64 with shape",
+            ),
             ("clip_range", encode(FloatSchedule(np.nan), ""), "clip_range must be a number of at least 0"),
             ("clip_range_vf", {"__kind__": "class", "name": "torch.nn.Tanh"}, "clip_range_vf must be a number"),
             ("ent_coef", torch.tensor(np.nan), "ent_coef must be a number"),
