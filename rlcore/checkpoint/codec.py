@@ -13,7 +13,7 @@ from gymnasium import spaces
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
 from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, LinearSchedule
 
-from rlcore.checkpoint.torch_file import quoted
+from rlcore.checkpoint.torch_file import MAX_KEY, quoted
 from rlcore.errors import CheckpointError
 from rlcore.types import StateValue
 
@@ -60,6 +60,7 @@ def decode(value: StateValue, field: str, custom_objects: Mapping[str, object]) 
     :param custom_objects: objects by field, which replace whatever the file has there
     :raises CheckpointError: a placeholder without its custom object, an unregistered class, or a malformed value
     """
+    field = field[:MAX_KEY]  # that of an entry is a copy, and there may be a million
     if field in custom_objects:
         return custom_objects[field]
     if isinstance(value, list):

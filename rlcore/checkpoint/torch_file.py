@@ -34,6 +34,7 @@ DTYPES: dict[str, torch.dtype] = {
 """The element types that can be saved, under the names that torch.save gives their storages."""
 
 MAX_DEPTH = 64  # of lists and dicts in each other
+MAX_KEY = 1000  # characters: readers name the place of a value by all keys that lead to it
 MAX_DIRECTORY_BYTES = 2**22  # some 60,000 records, of which each costs half a kilobyte to list
 MAX_PICKLE_BYTES = 2**23  # the tensors' contents lie outside it
 # So many instructions may a pickle have, more for each record of tensor data, and never more than the last. A model has
@@ -74,8 +75,8 @@ def plain(payload: object, *, is_read: bool = False) -> StateDict:
     To be written, each tensor is detached, on the CPU, contiguous and in a storage of its own; it is copied only if it
     is not. Equal payloads give equal bytes when pickled, whichever texts in them are one object.
 
-    :param is_read: the payload comes from a file. Tensors stay as they are, and a list or dict that is in two places
-        is refused, so that the size of the file bounds the cost
+    :param is_read: the payload comes from a file. Tensors stay as they are, and a tensor, list or dict that is in two
+        places is refused, so that the size of the file bounds the cost
     :raises RefusedError: a value that a checkpoint cannot hold, with the path of keys to it
     """
     if not isinstance(payload, dict):
@@ -94,6 +95,7 @@ class _Copier:
     def copied(self, value: Any, place: str, depth: int) -> Any:
         if isinstance(value, torch.Tensor):
             _check_tensor(value, place)
+            self._enter(value, place)
             return value if self._is_read else _alone(value.detach(), self._storages)
         if type(value) is tuple:
             for part in value:
@@ -102,19 +104,25 @@ class _Copier:
         if type(value) not in (list, dict, OrderedDict):
             _check_plain(value, f"{place} is")
             return self._texts.setdefault(value, value) if isinstance(value, str) else value
-        if depth >= MAX_DEPTH or (self._is_read and id(value) in self._seen):
-            why = "is in two places" if depth < MAX_DEPTH else f"is nested deeper than {MAX_DEPTH} levels"
-            raise RefusedError(f"{place[:80]} {why}")
-        self._seen.add(id(value))
+        if depth >= MAX_DEPTH:
+            raise RefusedError(f"{place[:80]} is nested deeper than {MAX_DEPTH} levels")
+        self._enter(value, place)
         if isinstance(value, list):
             return [self.copied(part, f"{place}[{index}]", depth + 1) for index, part in enumerate(value)]
         return self._copied_dict(value, place, depth + 1)
+
+    def _enter(self, value: object, place: str) -> None:
+        if self._is_read and id(value) in self._seen:
+            raise RefusedError(f"{place[:80]} is in two places")
+        self._seen.add(id(value))
 
     def _copied_dict(self, value: dict[Any, Any], place: str, depth: int) -> Any:
         made = type(value)()
         for key, part in value.items():
             if type(key) not in (int, str):
                 raise RefusedError(f"{place} has a key of type {type(key).__name__}; keys must be str or int")
+            if isinstance(key, str) and len(key) > MAX_KEY:
+                raise RefusedError(f"{place} has a key of {len(key)} characters; keys have at most {MAX_KEY}")
             name = self._texts.setdefault(key, key) if isinstance(key, str) else key
             made[name] = self.copied(part, f"{place}[{quoted(key)}]", depth)
         metadata = getattr(value, "_metadata", None)

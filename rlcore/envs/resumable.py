@@ -64,7 +64,7 @@ LAYERS: Final[Mapping[type, Template]] = {
 }
 _RULES: Final = {
     **dict.fromkeys(("state", "last_u"), Rule(finite=False, optional=True)),
-    **dict.fromkeys(("returns", "episode_returns"), Rule(finite=False)),
+    "episode_returns": Rule(finite=False),
     **dict.fromkeys(("steps_beyond_terminated", "_elapsed_steps"), Rule(0, LARGEST_COUNT, optional=True)),
     "rewards": Rule(finite=False, any_length=True),
     "_np_random": FREE,

@@ -19,6 +19,7 @@ from rlcore.errors import SettingError, refused_value
 from rlcore.errors import reject_unknown as reject_unknown
 from rlcore.optim.gradient_variance import Estimator, Normalization
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD
+from rlcore.state.tree import harmful_option
 from rlcore.types import Count, Finite, Fraction, Natural, NonNegative, Positive, Seed, plain
 
 _Class = TypeVar("_Class")
@@ -309,10 +310,9 @@ def group_options(optimizer_class: type[torch.optim.Optimizer], given: Mapping[s
     """Return the options of an optimizer's groups, but ``lr`` and ``seed``; SettingError if it cannot be built."""
     known, types = optimizer_options(optimizer_class), inspect.signature(optimizer_class).parameters
     reject_unknown(given, "optimizer_kwargs", {**homes({}), "optimizer_kwargs": list(known)})
-    if given.get("maximize"):
-        raise SettingError(
-            "optimizer_kwargs['maximize']", "maximize would ascend the loss, which is minimised; drop it"
-        )
+    if harmful := harmful_option(given):
+        where = f"optimizer_kwargs[{harmful!r}]"
+        raise SettingError(where, f"{where}={given[harmful]!r} would ascend the loss or give NaN; drop it")
     seed = {"seed": 0} if "seed" in known else {}  # without it, one would be drawn from the global generator
     options: dict[str, Any] = {name: value for name, value in {**seed, **given}.items() if name != "lr"}
     groups = [

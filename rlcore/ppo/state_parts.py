@@ -153,7 +153,7 @@ def fit_lstm(model: ConfiguredPPO, state: StateDict) -> dict[str, Any]:
     if environments is not None and vec_state.number_of_envs(environments) != n_envs:
         raise StateError("lstm_state and env_state are of different numbers of environments; the state is damaged")
     form: StateDict = dict.fromkeys(("actor", "critic"), [torch.zeros(lstm.num_layers, n_envs, lstm.hidden_size)] * 2)
-    return fit_position(state, form, "lstm_state", model.observation_space, n_envs)
+    return fit_position(state, form, "lstm_state", model, n_envs)
 
 
 def forget_lstm_states(states: MutableMapping[str, Any]) -> None:

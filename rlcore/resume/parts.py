@@ -128,8 +128,9 @@ def _require_transitions(model: BaseAlgorithm, arrays: dict[str, Any], buffer_si
         if name in arrays and not ((arrays[name] >= 0) & (arrays[name] <= buffer_size)).all():
             raise StateError(f"replay_buffer[{name!r}] holds a row that the buffer does not have; the file is damaged")
     for name in ("rewards", "dones", "timeouts"):
-        if not np.isfinite(arrays[name]).all():
-            raise StateError(f"replay_buffer[{name!r}] holds NaN or infinity; the file is damaged")
+        numbers = arrays[name]
+        if not np.isfinite(numbers).all() or (name != "rewards" and not ((numbers >= 0) & (numbers <= 1)).all()):
+            raise StateError(f"replay_buffer[{name!r}] holds NaN, infinity or a flag beyond 1; the file is damaged")
 
 
 def _flat(value: Any, space: Any) -> Any:
@@ -205,7 +206,7 @@ def _capture_position(model: BaseAlgorithm) -> StateDict | None:
 
 def _restore_position(model: BaseAlgorithm, state: StateDict) -> None:
     """Let the next step start from a captured position; raise StateError for one of other environments or LSTMs."""
-    fitted = fit_position(state, _lstm_states(model), "position", model.observation_space, model.n_envs)
+    fitted = fit_position(state, _lstm_states(model), "position", model, model.n_envs, is_exact=True)
     restore_position(model, fitted)
     if fitted["lstm_states"] is not None:
         parts = [part.to(model.device, copy=True) for part in fitted["lstm_states"]]
@@ -309,11 +310,20 @@ def _restore_extra(model: BaseAlgorithm, state: StateDict) -> None:
         else:
             is_generator = isinstance(own, np.random.Generator)
             value = generator_from_state(saved[name], where) if is_generator else codec.decode(saved[name], where, {})
-            if not (
+            if isinstance(own, np.ndarray):
+                _fill(np.empty_like(own), value, where)
+            elif not (
                 own is None or value is None or isinstance(value, type(own)) or {type(value), type(own)} <= NUMBERS
             ):
                 raise misfit(where, f"a {type(own).__name__}", value)
+            if _is_finite(own) and isinstance(value, float | np.ndarray) and not _is_finite(value):
+                raise misfit(where, "finite, as in a new model", value)
             setattr(model, name, value)
+
+
+def _is_finite(value: Any) -> bool:
+    """Say whether all numbers in a number or an array are finite; True for anything else."""
+    return not isinstance(value, float | np.ndarray) or bool(np.isfinite(value).all())
 
 
 def training_state(model: BaseAlgorithm) -> TrainingState:

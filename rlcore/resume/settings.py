@@ -15,11 +15,12 @@ from stable_baselines3.common.noise import (
     OrnsteinUhlenbeckActionNoise,
     VectorizedActionNoise,
 )
+from stable_baselines3.common.utils import ConstantSchedule, LinearSchedule
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.formats import constructor_names
 from rlcore.errors import StateError
-from rlcore.state.tree import Rule, misfit
+from rlcore.state.tree import Rule, harmful_option, misfit
 from rlcore.types import StateDict, StateValue
 
 NOISES: Final[dict[str, tuple[type[ActionNoise], dict[str, str]]]] = {
@@ -40,8 +41,11 @@ _UNIT: Final = Rule(0.0, 1.0)
 _LIMITS: Final = {
     **dict.fromkeys(("gamma", "gae_lambda", "tau"), _UNIT),
     **dict.fromkeys(("learning_rate", "max_grad_norm", "vf_coef"), Rule(0.0)),
+    **dict.fromkeys(("clip_range", "clip_range_vf", "target_kl"), Rule(0.0, finite=False)),
+    **dict.fromkeys(("ent_coef", "target_entropy"), Rule(finite=False)),
 }
-"""Of numbers among the settings of a file; others may be anything but NaN."""
+"""Of settings of a file that are numbers, None or schedules; numbers in others may be anything but NaN."""
+_AUTOMATIC: Final = ("ent_coef", "target_entropy")  # may also be texts, such as "auto"
 LACKING: Final = object()
 """Stands for an attribute that a model does not have."""
 
@@ -86,18 +90,23 @@ def decode_settings(
         for name, each in saved.items()
     }
     for name, value in decoded.items():
-        numbers = [value] if type(value) in (int, float) else _ends_of(value) if name in _LIMITS else []
-        if any(each != each or not _LIMITS.get(name, Rule(finite=False)).allows(each) for each in numbers):
-            raise misfit(name, f"a number{_LIMITS.get(name, '')}", value)
-    if (decoded.get("policy_kwargs") or {}).get("optimizer_kwargs", {}).get("maximize"):
-        raise StateError("policy_kwargs.optimizer_kwargs asks for gradient ascent; the file is damaged or hostile")
+        numbers = [value] if type(value) in (int, float) else _ends_of(value)
+        is_known = bool(numbers) or value is None or name in objects or name not in _LIMITS
+        rule = _LIMITS.get(name, Rule(finite=False))
+        is_text = name in _AUTOMATIC and isinstance(value, str)
+        if not (is_known or is_text) or not all(each == each and rule.allows(each) for each in numbers):
+            raise misfit(name, f"a number{rule}", value)
+    if harmful := harmful_option((decoded.get("policy_kwargs") or {}).get("optimizer_kwargs") or {}):
+        where = f"policy_kwargs.optimizer_kwargs[{harmful!r}]"
+        raise StateError(f"{where} would ascend the loss or give NaN; the file is damaged or hostile")
     return {**decoded, "tensorboard_log": objects.get("tensorboard_log")}
 
 
 def _ends_of(schedule: Any) -> list[float]:
     """Return the numbers that a schedule of Stable-Baselines3 goes between; an empty list for any other object."""
     inner = getattr(schedule, "value_schedule", schedule)
-    return [vars(inner)[name] for name in ("val", "start", "end") if name in getattr(inner, "__dict__", {})]
+    own = vars(inner) if isinstance(inner, ConstantSchedule | LinearSchedule) else {}
+    return [own[name] for name in ("val", "start", "end", "end_fraction") if name in own]
 
 
 def _encode_noise(noise: Any) -> StateValue:
@@ -124,6 +133,7 @@ def _decode_noise(value: Any, objects: Mapping[str, object], n_envs: int) -> Any
         return codec.decode(value, "action_noise", objects)
     made: Any = NOISES[name][0]
     arguments: dict[str, Any] = {key: codec.decode(entry, key, {}) for key, entry in value["arguments"].items()}
-    if not all(np.isfinite(each).all() for each in arguments.values() if each is not None):
+    given = [each for each in arguments.values() if each is not None]
+    if not all(isinstance(each, int | float | np.ndarray) and np.isfinite(each).all() for each in given):
         raise StateError("action_noise holds NaN or infinity; the file is damaged")
     return made(**arguments, dtype=np.dtype(value["dtype"]).type)

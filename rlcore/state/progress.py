@@ -71,7 +71,11 @@ def restore_progress(model: BaseAlgorithm, state: object, least: float = -math.i
 def _has_mean(values: list[Any]) -> bool:
     """Return whether the logger can average the values: numbers, or lists of one shape, as arrays are saved."""
     try:
-        array = np.asarray(values)
+        array = np.asarray(values) if all(map(_is_numeric, values)) else np.empty(0)  # of texts, it could be large
     except (ValueError, TypeError, RuntimeError):  # several shapes
         return False
     return not values or (array.dtype.kind in "biuf" and array.size > 0)
+
+
+def _is_numeric(value: object) -> bool:
+    return all(map(_is_numeric, value)) if isinstance(value, list | tuple) else isinstance(value, int | float)

@@ -187,10 +187,13 @@ def capture_position(model: BaseAlgorithm) -> StateDict | None:
     }
 
 
-def fit_position(state: object, lstm: StateDict, where: str, space: spaces.Space[Any], n_envs: int) -> dict[str, Any]:
+def fit_position(
+    state: object, lstm: StateDict, where: str, model: BaseAlgorithm, n_envs: int, *, is_exact: bool = False
+) -> dict[str, Any]:
     """Return the state of :func:`capture_position` with LSTM states, all of ``n_envs`` environments.
 
     :param lstm: the form of the LSTM states, by name
+    :param is_exact: whether the environments of ``model`` have VecNormalize if those of the state have
     :raises StateError: of other observations, environments or LSTMs
     """
     free = dict.fromkeys(("observations", "original_observations", "episode_starts"), FREE)
@@ -199,9 +202,11 @@ def fit_position(state: object, lstm: StateDict, where: str, space: spaces.Space
     starts = fitted["episode_starts"]
     form = torch.zeros(n_envs, dtype=starts.dtype if isinstance(starts, Tensor) else torch.float32)
     fit(starts, form, f"{where}['episode_starts']", {})
-    _check(from_state(fitted["observations"]), f"{where}['observations']", space, n_envs)
-    if fitted["original_observations"] is not None:
-        _check(from_state(fitted["original_observations"]), f"{where}['original_observations']", None, n_envs)
+    normalizer = model._vec_normalize_env
+    original = None if normalizer is None else normalizer.observation_space
+    _check(from_state(fitted["observations"]), f"{where}['observations']", model.observation_space, n_envs)
+    if fitted["original_observations"] is not None or (is_exact and original is not None):
+        _check(from_state(fitted["original_observations"]), f"{where}['original_observations']", original, n_envs)
     return fitted
 
 
@@ -249,11 +254,10 @@ def _check(value: Any, where: str, space: spaces.Space[Any] | None, n_envs: int)
     if shape is None or keys is not None or shape != (n_envs, *(shape[1:] if space is None else space.shape or ())):
         wanted = f"a dict of {sorted(keys)}" if keys is not None else "an array for each environment of the space"
         raise StateError(f"{where} must be {wanted}, and has the shape {shape}; {REMEDY}")
-    if space is not None:
-        require_in_space(value, space, where)
+    require_in_space(value, space, where)
 
 
-def require_in_space(value: Any, space: spaces.Space[Any], where: str) -> None:
+def require_in_space(value: Any, space: spaces.Space[Any] | None, where: str) -> None:
     """Raise StateError unless an array, or a dict of them, has finite numbers, and those that a discrete space has."""
     if isinstance(space, spaces.Dict):
         for key, part in value.items():
@@ -262,7 +266,7 @@ def require_in_space(value: Any, space: spaces.Space[Any], where: str) -> None:
     sizes = space.n if isinstance(space, spaces.Discrete) else getattr(space, "nvec", None)
     is_valid = sizes is None or (value.dtype.kind in "iu" and bool(((value >= 0) & (value < sizes)).all()))
     if not is_valid or not np.isfinite(value).all():
-        raise StateError(f"{where} holds other values than {space} has, NaN or infinity; {REMEDY}")
+        raise StateError(f"{where} holds other values than {space or 'observations'} has, NaN or infinity; {REMEDY}")
 
 
 def capture_generators() -> StateDict:

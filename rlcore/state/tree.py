@@ -11,9 +11,11 @@ import math
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from types import MappingProxyType
 from typing import Any, TypeGuard
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -93,8 +95,9 @@ def fit(saved: object, like: object, where: str, rules: Rules = MappingProxyType
 
 def describe(value: object) -> str:
     """Return a short text for a value of a saved state: tensors by dtype and shape, the rest shown and cut."""
-    if isinstance(value, Tensor):
-        return f"a tensor of {value.dtype} with shape {tuple(value.shape)}"
+    if isinstance(value, Tensor | np.ndarray):
+        kind = "a tensor" if isinstance(value, Tensor) else "an array"
+        return f"{kind} of {value.dtype} with shape {tuple(value.shape)}"
     if isinstance(value, list | dict):
         return f"a {type(value).__name__} of {len(value)} entries"
     text = repr(value)
@@ -211,25 +214,35 @@ OF_THE_STATE = {"lr": _RATE, "initial_lr": _RATE, "seed": Rule(0, 2**64 - 1, may
 """Options that the saved state rules over; all others are the model's settings."""
 
 _COUNTERS = dict.fromkeys(("step", "moment_step", "noise_step"), STEPS)
-_SQUARES = (
-    "exp_avg_sq",
-    "max_exp_avg_sq",
-    "square_avg",
-    "second_moment",
-    "direction_rms",
-    "row_var",
-    "col_var",
-    "sum",
-    "acc_delta",
-)
-_MOMENTS = {**_COUNTERS, **dict.fromkeys(_SQUARES, NOT_NEGATIVE), "mu_product": Rule(0.0, 1.0)}
+_SIZES = {
+    *("exp_avg_sq", "max_exp_avg_sq", "square_avg", "second_moment", "direction_rms", "row_var", "col_var"),
+    *("sum", "acc_delta", "exp_inf", "step_size", "eta"),
+}
+_UNIT = Rule(0.0, 1.0)
+_MOMENTS = {**_COUNTERS, **dict.fromkeys(_SIZES, NOT_NEGATIVE), **dict.fromkeys(("mu", "mu_product"), _UNIT)}
 _SCALARS = {"direction_rms"}
+
+
+_OPTIONS = {"maximize": Rule(0, 0), **dict.fromkeys(("momentum", "dampening"), _UNIT)}
+
+
+def harmful_option(options: Mapping[str, Any]) -> str | None:
+    """Return the first option with which an optimizer would ascend the loss, or that is NaN, infinite or an array."""
+    for name, value in options.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        numbers = [float(each) for each in values if isinstance(each, Real)]
+        is_other = name in _OPTIONS and value is not None and len(numbers) < len(values)
+        is_finite = all(map(_OPTIONS.get(name, FINITE).allows, numbers))
+        if is_other or not is_finite or any(isinstance(each, Tensor | np.ndarray) for each in values):
+            return name
+    return None
 
 
 def fit_optimizer(saved: object, optimizer: torch.optim.Optimizer, where: str = "policy.optimizer") -> StateDict:
     """Return a saved state with the options of ``optimizer`` and the rates and the seed of the saved groups.
 
-    Moments are finite and of their parameter's shape, second moments not negative, counters whole. A parameter without
+    Moments are finite and of their parameter's shape, second moments not negative nor below what the first ones ask
+    for, counters whole. A parameter without
     moments has not stepped. Of an optimizer that is not known here the constructor's options are the model's, and other
     keys the state's: some optimizers keep in their groups what they measure.
 
@@ -278,9 +291,18 @@ def _fit_moments(saved: Any, parameters: Mapping[Any, Tensor], optimizer: torch.
             idle = {name: _like(name, parameters[key]) for name in entry if name not in like}
             needed = {name: value for name, value in like.items() if name in entry or not _is_ours(optimizer)}
             fitted[key] = fit(entry, {**needed, **idle}, f"{where}[{key}]", rules)
+            _require_variance(fitted[key], f"{where}[{key}]")
         elif key in saved:
             fitted[key] = entry
     return fitted
+
+
+def _require_variance(entry: Mapping[str, Any], where: str) -> None:
+    """Raise StateError where the moments of a centered RMSprop give a variance below 0, whose root is NaN."""
+    if {"grad_avg", "square_avg"} <= set(entry) and bool(
+        (entry["grad_avg"].square() > 1.001 * entry["square_avg"]).any()
+    ):
+        raise StateError(f"{where}['grad_avg'] is larger than its square_avg allows; {REMEDY}")
 
 
 def _like(name: str, parameter: Tensor) -> object:

@@ -24,11 +24,16 @@ _NOT_SCANNED: Final = frozenset({"unreadable-file", "scan-limit"})
 
 def text_of(findings: Sequence[ScanFinding]) -> str:
     """Return one line for each finding, one for each remedy, and one that counts the findings."""
-    lines = [f"{each.place}: {each.severity}: {each.message} [{each.rule}]" for each in findings]
+    lines = [_printable(f"{each.place}: {each.severity}: {each.message} [{each.rule}]") for each in findings]
     remedies = dict.fromkeys(f"[{each.rule}] {each.remedy}" for each in findings)
     files = len({each.path for each in findings})
     count = f"{_number(len(findings), 'finding')} in {_number(files, 'file')}" if findings else "nothing found"
     return "\n".join([*lines, *remedies, count]) + "\n"
+
+
+def _printable(text: str) -> str:
+    """Escape what names of files may hold to move a terminal's cursor or to begin a line."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def _number(count: int, noun: str) -> str:
@@ -96,6 +101,6 @@ def scan(
     left_out: list[Path] = []
     findings = scan_paths(paths, left_out.append)
     if left_out:
-        mention(f"note: left out {few(map(str, left_out))}; name a folder to scan it")
+        mention(_printable(f"note: left out {few(map(str, left_out))}; name a folder to scan it"))
     write_texts(files or {"output": STDOUT}, {"output": FINDING_FORMATS[text_format](findings)})
     raise typer.Exit(CLAIM_FELL if findings else AS_EXPECTED)

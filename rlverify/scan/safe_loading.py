@@ -13,7 +13,7 @@ import sys
 import tempfile
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -42,7 +42,13 @@ _EXPLORATION: Final = ("exploration_initial_eps", "exploration_final_eps", "expl
 _IN_WEIGHTS: Final = re.compile(
     r"collections\.OrderedDict|torch\._utils\._rebuild_(tensor_v2|parameter)|torch\.\w*Storage"
 )
-_NOT_NEGATIVE: Final = re.compile(r".*: (step|exp_avg_sq|max_exp_avg_sq|square_avg)")
+_MOMENT: Final = re.compile(r".*: state: [^:]*: (\w+)")
+_LIMITS: Final = {
+    **dict.fromkeys(("step", "exp_avg_sq", "max_exp_avg_sq", "square_avg", "sum"), math.inf),
+    **dict.fromkeys(("acc_delta", "exp_inf", "step_size", "eta"), math.inf),
+    **dict.fromkeys(("mu", "mu_product"), 1.0),
+}
+"""The largest value of each moment of an optimizer that cannot be negative."""
 _RATE: Final = re.compile(r".*: (lr|initial_lr)")
 _MAY_BE_NONE: Final = ("max_grad_norm", "seed", "target_kl")
 
@@ -110,7 +116,7 @@ def load_parameters_safely(file: ModelFile, model: BaseAlgorithm) -> RestoredPar
     own = _own(model)
     most = 10_000 + 100 * sum(1 for _ in _leaves(own))
     try:
-        fields, states = _read(file, most)
+        fields, states = _read(file, own, most)
         skipped = {key: reason for key, value in fields.items() if (reason := _why_skipped(key, value, model))}
         kept = {key: _fitted_field(key, fields[key], model) for key in fields.keys() - skipped}
         fitted, tensors = _fitted(states, own, model)
@@ -125,9 +131,10 @@ def load_parameters_safely(file: ModelFile, model: BaseAlgorithm) -> RestoredPar
     return RestoredParameters((*fitted, *tensors, *kept), parts)
 
 
-def _read(file: ModelFile, most: int) -> tuple[Mapping[str, object], dict[str, Any]]:
+def _read(file: ModelFile, own: Collection[str], most: int) -> tuple[Mapping[str, object], dict[str, Any]]:
     """Return the fields of the member ``data``, and what each member with tensors holds, by its name.
 
+    :param own: the names that there may be, so that their number bounds the cost
     :param most: how many instructions a pickle has at most, from which other limits follow
     """
     if isinstance(file, str | PathLike):
@@ -138,7 +145,10 @@ def _read(file: ModelFile, most: int) -> tuple[Mapping[str, object], dict[str, A
     with _archive(file, "", most) as archive:
         names = archive.namelist()
         fields = _fields(archive) if MODEL_FIELDS in names else {}
-        states = {name.removesuffix(".pth"): _tensors(archive, name, most) for name in names if name.endswith(".pth")}
+        stems = [name.removesuffix(".pth") for name in names if name.endswith(".pth")]
+        if unknown := [stem for stem in stems if stem not in (*own, _TENSORS)]:
+            raise MisfitError(f"{unknown[0]:.160} is unknown to the model")
+        states = {stem: _tensors(archive, f"{stem}.pth", most) for stem in stems}
     tensors = states.pop(_TENSORS, None) or {}
     if not isinstance(tensors, Mapping):
         raise MisfitError(f"its member {_TENSORS} is no table")
@@ -179,21 +189,28 @@ def _fields(archive: zipfile.ZipFile) -> Mapping[str, object]:
 
 
 def _tensors(archive: zipfile.ZipFile, name: str, most: int) -> Any:
-    """Return what torch reads, after a look at the pickle: some that torch admits take memory for nothing."""
+    """Return what torch reads, after a look at the pickle: some that torch admits take memory for nothing.
+
+    torch may read another archive in the same bytes than `zipfile`, and so it gets one of the members alone.
+    """
     import torch
 
-    with tempfile.TemporaryFile() as file:
+    with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as checked:
         file.write(archive.read(name))
-        with _archive(file, name, most) as inner:
-            for pickled in (each for each in inner.infolist() if each.filename.lower().endswith("data.pkl")):
-                with inner.open(pickled) as member:
-                    found = content_of(io.BytesIO(member.read(_BYTES * most)), most)
-                names = [str(each) for each in found.imports if not _IN_WEIGHTS.fullmatch(str(each))]
-                if names or found.problem:
-                    reason = f"unpickling would import {names[0]!r:.80}" if names else f"its pickle {found.problem}"
-                    raise MisfitError(f"its member {name} was not loaded: {reason}")
-        file.seek(0)
-        state = attempt(lambda: torch.load(file, map_location="cpu", weights_only=True))
+        with _archive(file, name, most) as inner, zipfile.ZipFile(checked, "w") as copied:
+            pickles = [each for each in inner.infolist() if each.filename.lower().endswith("data.pkl")]
+            if len(pickles) != 1:
+                raise MisfitError(f"its member {name} was not loaded: it has {len(pickles)} pickles, not one")
+            with inner.open(pickles[0]) as member:
+                found = content_of(io.BytesIO(member.read(_BYTES * most)), most)
+            names = [str(each) for each in found.imports if not _IN_WEIGHTS.fullmatch(str(each))]
+            if names or found.problem:
+                reason = f"unpickling would import {names[0]!r:.80}" if names else f"its pickle {found.problem}"
+                raise MisfitError(f"its member {name} was not loaded: {reason}")
+            for each in inner.infolist():
+                copied.writestr(each.filename, inner.read(each))
+        checked.seek(0)
+        state = attempt(lambda: torch.load(checked, map_location="cpu", weights_only=True))
     if isinstance(state, Crash):  # torch's reader raises anything for content that it does not admit
         raise MisfitError(f"its member {name} was not loaded: {state.line[:120]}") from state.error
     return state
@@ -243,6 +260,10 @@ def _fitted(found: Mapping[str, Any], own: _States, model: BaseAlgorithm) -> tup
         problem = "is unknown to the model" if name not in own_leaves else "is missing" if name not in leaves else ""
         if problem := problem or _difference(name, leaves[name], own_leaves[name]):
             raise MisfitError(f"{name:.160} {problem}")
+    for name, mean in leaves.items():
+        of, _, moment = name.rpartition(": ")
+        if moment == "grad_avg" and bool((mean.square() > 1.001 * leaves.get(f"{of}: square_avg", math.inf)).any()):
+            raise MisfitError(f"{name} is larger than its square_avg allows")
     return {name: fitted[name] for name in names}, {name: fitted[name] for name in own if name not in names}
 
 
@@ -297,10 +318,12 @@ def _difference(name: str, found: Any, own: Any) -> str:
     value = torch.tensor(float(found)) if type(found) in (int, float) else found  # a count of steps, in older files
     if not isinstance(value, torch.Tensor) or (value.dtype, value.shape) != (own.dtype, own.shape):
         return f"is {_kind(found)}, and the model has {_kind(own)}"
-    least = 0 if _NOT_NEGATIVE.fullmatch(name) else None
+    most = _LIMITS.get(moment[1]) if (moment := _MOMENT.fullmatch(name)) else None
     parts = torch.split(value.flatten(), MEBIBYTE)  # a whole one would take copies
-    is_good = all(bool((each.isfinite() & (True if least is None else each >= least)).all()) for each in parts)
-    return "" if is_good else "is not finite, or negative where it cannot be"
+    is_good = all(
+        bool((each.isfinite() & (True if most is None else (each >= 0) & (each <= most))).all()) for each in parts
+    )
+    return "" if is_good else "is not finite, or negative or above 1 where it cannot be"
 
 
 def _kind(value: Any) -> str:

@@ -54,21 +54,23 @@ def files_of(paths: Sequence[str | os.PathLike[str]], on_skip: Callable[[Path], 
     """Yield each file once. Links to folders are not followed."""
     seen: set[Path] = set()
     for path in map(Path, paths):
-        for file in _files_in(path, on_skip) if path.is_dir() else [path]:
+        for file in _files_in(path, on_skip) if os.path.isdir(path) else [path]:  # noqa: PTH112  # never raises
             if (place := file.absolute()) not in seen:
                 seen.add(place)
                 yield file
 
 
 def _files_in(folder: Path, on_skip: Callable[[Path], object]) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
+    closed: list[OSError] = []
+    for place, folders, files in os.walk(folder, onerror=closed.append):
         for name in sorted(folders):
-            if name in SKIPPED_FOLDERS or Path(place, name, "pyvenv.cfg").is_file():
+            if name in SKIPPED_FOLDERS or os.path.isfile(Path(place, name, "pyvenv.cfg")):  # noqa: PTH113  # never raises
                 folders.remove(name)
                 on_skip(Path(place, name))
         folders.sort()
         for name in sorted(files):
             yield Path(place, name)
+    yield from (Path(each.filename) for each in closed)  # each becomes a finding
 
 
 def _findings(files: Iterator[Path]) -> Iterator[ScanFinding]:
@@ -133,7 +135,7 @@ def findings_of_file(path: Path) -> Iterator[ScanFinding]:
     place = Place(path.as_posix())
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise NotScannedError("unreadable-file", "it is no regular file")
+            raise NotScannedError("unreadable-file", "it is no regular file, or a folder that cannot be listed")
         with path.open("rb") as content:
             head = content.read(HEAD_BYTES)
             content.seek(0)

@@ -9,6 +9,7 @@ import io
 import json
 import lzma
 import re
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -46,8 +47,9 @@ MAX_UNPACKED_BYTES: Final = 1024 * MEBIBYTE
 _IN_MEMORY: Final = 16 * MEBIBYTE
 
 _ZIP: Final = b"PK\x03\x04"
-_END_RECORD_BYTES: Final = 22
-_COMMENT_BYTES, _END_PLACE = 7, 9  # in an end record as `zipfile` reads it
+_END_RECORD_BYTES, _END_RECORD_64_BYTES = 22, 56
+_LOCATOR: Final = struct.Struct("<4s4xQL")  # of the end record with 64 bits
+_DIRECTORY_PLACE, _COMMENT_BYTES, _END_PLACE = 6, 7, 9  # in an end record as `zipfile` reads it
 _ARRAY: Final = b"\x93NUMPY"
 _TENSOR_DATA: Final = re.compile(r"(?P<folder>(?:.*/)?)data/\d+")
 
@@ -116,10 +118,8 @@ def findings_of_content(
                     (each.filename, partial(archive.open, each)) for each in archive.infolist() if not each.is_dir()
                 )
                 yield from _findings_of_members(members, place, budget, depth, _tensor_data(names))
-            if _has_bytes_behind_its_end(content):
-                yield place.finding(
-                    "unreadable-file", "warning", "has bytes behind the end of the archive, as if cut off"
-                )
+                if reason := _why_others_differ(content, archive.start_dir, is_start=head.startswith(_ZIP)):
+                    yield place.finding("unreadable-file", "warning", reason)
         content.seek(0)
         if head.startswith(_ZIP):
             return
@@ -146,10 +146,21 @@ def _tensor_data(names: Collection[str]) -> frozenset[str]:
     return frozenset(name for name in names if (of := _TENSOR_DATA.fullmatch(name)) and of["folder"] in folders)
 
 
-def _has_bytes_behind_its_end(content: BinaryIO) -> bool:
-    """Say if bytes follow the archive, as in a cut model file: `zipfile` then reads the end of an inner archive."""
+def _why_others_differ(content: BinaryIO, directory: int, *, is_start: bool) -> str:
+    """Say why other readers may find other members than `zipfile`, which looks for the directory before the end.
+
+    :param directory: where `zipfile` found it; torch reads the one at the place that the end names
+    :param is_start: whether the file starts as an archive; torch reads no other as one
+    """
     end = zipfile._EndRecData(content)  # type: ignore[attr-defined]
-    return bool(end[_END_PLACE] + _END_RECORD_BYTES + end[_COMMENT_BYTES] != content.seek(0, io.SEEK_END))
+    if end[_END_PLACE] + _END_RECORD_BYTES + end[_COMMENT_BYTES] != content.seek(0, io.SEEK_END):
+        return "has bytes behind the end of the archive, as if cut off"  # its end is then that of an inner archive
+    content.seek(max(0, end[_END_PLACE] - _LOCATOR.size))
+    signature, place, _ = _LOCATOR.unpack(content.read(_LOCATOR.size).ljust(_LOCATOR.size))
+    is_moved = signature == b"PK\x06\x07" and place != end[_END_PLACE] - _LOCATOR.size - _END_RECORD_64_BYTES
+    if is_start and (is_moved or directory != end[_DIRECTORY_PLACE]):
+        return "has its directory elsewhere than its end says, so that other readers may find other members"
+    return ""
 
 
 def _findings_of_members(

@@ -132,6 +132,8 @@ VALUES: dict[str, tuple[Callable[[Forge], bytes], str]] = {
     "lists that double": (lambda _: b"(" + DOUBLING + b"t", "tuple that holds"),
     "a list in itself": (lambda _: b"]q\x00h\x00a", "is in two places"),
     "a list twice": (lambda _: b"](]q\x00h\x00e", "is in two places"),
+    "a tensor twice": (lambda forge: b"](" + forge.tensor() + b"q\x00h\x00e", r"\['x'\]\[1\] is in two places"),
+    "a long key": (lambda forge: b"}" + forge.text("k" * 1001) + b"Ns", "has a key of 1001 characters"),
     "deep lists": (lambda _: b"]" * 5_000 + b"a" * 4_999, "deeper than 64"),
     "deep tuples": (lambda _: DEEP_TUPLE, "tuple that holds a tuple"),
     "a dict with a deep tuple as key": (lambda _: b"}(" + DEEP_TUPLE + b"Nu", PICKLE),

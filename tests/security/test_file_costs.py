@@ -69,6 +69,8 @@ def empty_lists(mebibytes: int) -> Callable[[Path, Path], None]:
 
 ATOMS = {"value_distribution": "categorical", "num_atoms": 10**9, "v_min": 0.0, "v_max": 1.0, "return_scale": None}
 ATOMS["n_quantiles"] = 32  # the default, so that nothing contradicts
+TEXTS = ["x" * 2**21, *[""] * 150]
+"""An array of them takes 8 MiB for each."""
 WIDE = {"__kind__": "MultiBinary", "n": 10**10}
 
 
@@ -93,6 +95,12 @@ NETWORKS: dict[str, tuple[Callable[[Path, Path], None], str]] = {
 RECIPES: dict[str, tuple[str, Callable[[Path, Path], None], str]] = {
     **{f"{name}, load": ("load", *recipe) for name, recipe in NETWORKS.items()},
     **{f"{name}, load_policy": ("load_policy", *recipe) for name, recipe in NETWORKS.items()},
+    "texts in the window": (
+        "load",
+        partial(changed, lambda content: content["state"]["progress_state"].update(ep_success_buffer=TEXTS)),
+        "ep_success_buffer.* must be None or a list of episodes with numbers",
+    ),
+    "texts as an option": ("load", settings(optimizer_kwargs={"eps": TEXTS}), "optimizer_kwargs"),
     "many environments": ("load", fields(n_envs=10**7), "n_envs=10000000 asks for 1220 MiB of LSTM states"),
     "2 MiB of empty lists": ("load_checkpoint", empty_lists(2), "more than 524288 instructions"),
     "8 MiB of empty lists": ("load_checkpoint", empty_lists(8), "more than 524288 instructions"),

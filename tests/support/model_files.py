@@ -99,3 +99,13 @@ def _changed_state(archive: zipfile.ZipFile, name: str, change: Callable[[Any], 
 def serialized(pickled: bytes) -> dict[str, str]:
     """A field of ``data`` that Stable-Baselines3 would unpickle."""
     return {":type:": "x", ":serialized:": base64.b64encode(pickled).decode()}
+
+
+def two_archives(first: bytes, second: bytes) -> bytes:
+    """Bytes in which torch finds the first archive and `zipfile` the second.
+
+    Both have the same names of members, and the second is not smaller.
+    """
+    end = first.rfind(b"PK\5\6")
+    directory, place = (int.from_bytes(each[each.rfind(b"PK\5\6") + 16 :][:4], "little") for each in (first, second))
+    return first[:directory].ljust(place, b"\0") + first[directory:end] + second

@@ -188,6 +188,7 @@ UNSAVABLE: list[tuple[Any, str]] = [
     ({True: 1}, r"\[1\] has a key of type bool"),
     ({1.5: 1}, "has a key of type float"),
     ({(1, 2): 1}, "has a key of type tuple"),
+    ({"k" * 1001: 1}, "has a key of 1001 characters; keys have at most 1000"),
     (described({"w": b""}), r"payload\['a'\]\['b'\]\[1\]\._metadata\['w'\] is a bytes"),
     (2**2040, "which a checkpoint never needs"),
     (deep_list(70), "nested deeper than 64"),

@@ -239,3 +239,12 @@ def test_what_a_file_would_hold_otherwise_is_not_the_same(left: Any, right: Any)
     left, right = (codec.encode(each, "setting") for each in (left, right))
     assert not codec.same(left, right)
     assert not codec.same(right, left)
+
+
+def test_the_name_of_a_deep_setting_is_cut_so_that_many_entries_cost_little() -> None:
+    value: Any = codec.encode(Unregistered, "")
+    for _ in range(60):
+        value = {"k" * 1000: value}
+    with pytest.raises(CheckpointError, match=r"the setting 'setting\.kkk") as refusal:
+        codec.decode(value, "setting", {})
+    assert len(refusal.value.reason) < 3000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 import os
 from collections.abc import Callable
 from functools import cache
@@ -183,7 +184,8 @@ OF_MODEL: list[tuple[str, tuple[Any, ...], Any, str]] = [
         ("vgs_gamma", 1, "vgs_gamma"), ("n_steps", 0, "n_steps"), ("n_steps", 10**13, "asks for a model larger"),
         ("n_quantiles", 2**63, "n_quantiles"), ("learning_rate", LONG, "learning_rate"), ("optimizer_class", LONG, ""),
         ("optimizer_kwargs", {"eps": LONG}, "eps"), ("optimizer_kwargs", {"betas": None}, "optimizer_kwargs"),
-        ("optimizer_kwargs", {"maximize": True}, "would ascend"),
+        *(("optimizer_kwargs", option, "would ascend the loss or give NaN") for option in (
+            {"maximize": True}, {"weight_decay": math.inf}, {"eps": torch.tensor(math.nan)})),
         ("clip_range", {"__kind__": "FloatSchedule"}, "clip_range"))),
 ]  # fmt: skip
 FILES = [*((kind, ("state", *place), value, words) for kind, place, value, words in [*LEARNT, *OF_RUN]), *OF_MODEL]

@@ -23,7 +23,7 @@ from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.noise import ActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.torch_layers import FlattenExtractor
-from stable_baselines3.common.utils import LinearSchedule
+from stable_baselines3.common.utils import FloatSchedule, LinearSchedule
 from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv, VecEnvWrapper, VecNormalize
 from stable_baselines3.her import HerReplayBuffer
 
@@ -481,13 +481,65 @@ def _kwargs(content: Any) -> dict[str, Any]:
     return content["settings"]["policy_kwargs"]  # type: ignore[no-any-return]
 
 
+def _position(content: Any) -> dict[str, Any]:
+    return content["state"]["position"]  # type: ignore[no-any-return]
+
+
+def _own(content: Any) -> dict[str, Any]:
+    return content["state"]["extra"]  # type: ignore[no-any-return]
+
+
+class Measuring(PPO):
+    """Keeps an array and numbers of its own, of which one begins with infinity."""
+
+    extra_state = ("mean", "scale", "least")
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self.mean, self.scale, self.least = np.zeros(3), 1.0, np.inf
+
+
+ORIGINAL = "original_observations"
 VECTORIZED = "VectorizedActionNoise"
 HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "a weight that is NaN": ("ppo", lambda c: _weights(c)["action_net.weight"].fill_(np.nan), "holds NaN"),
     "another moment": ("ppo", lambda c: c["state"]["learnt"]["state_dicts"]["policy.optimizer"].pop("state"), "state"),
     "gamma": ("ppo", lambda c: c["settings"].update(gamma=np.nan), "gamma must be a number from 0.0 to 1.0"),
     "a rate below 0": ("ppo", lambda c: c["settings"].update(learning_rate=-1.0), "learning_rate must be a number of"),
-    "ascent": ("ppo", lambda c: _kwargs(c).update(optimizer_kwargs={"maximize": True}), "asks for gradient ascent"),
+    "ascent": ("ppo", lambda c: _kwargs(c).update(optimizer_kwargs={"maximize": True}), "'maximize'.* would ascend"),
+    **{
+        f"{option} {value}": (
+            "ppo",
+            lambda c, given={option: value}: _kwargs(c).update(optimizer_kwargs=given),
+            f"{option}.* would ascend",
+        )
+        for option, value in (
+            ("maximize", "yes"),
+            ("dampening", 50.0),
+            ("momentum", np.nan),
+            ("momentum", 10),
+            ("momentum", "x"),
+            ("weight_decay", np.inf),
+            ("weight_decay", torch.tensor(np.nan)),
+        )
+    },
+    **{
+        f"{name} of another kind": ("ppo", lambda c, given={name: value}: c["settings"].update(given), said)
+        for name, value, said in (
+            ("max_grad_norm", torch.tensor(-1.0), "max_grad_norm must be a number of at least 0"),
+            ("vf_coef", torch.tensor([1.0]), "vf_coef must be a number of at least 0"),
+            ("gamma", "x", "gamma must be a number from 0.0 to 1.0"),
+            (
+                "gae_lambda",
+                encode(np.array(-5.0), ""),
+                "gae_lambda must be a number from .*, and is an array of float64 with shape",
+            ),
+            ("clip_range", encode(FloatSchedule(np.nan), ""), "clip_range must be a number of at least 0"),
+            ("clip_range_vf", {"__kind__": "class", "name": "torch.nn.Tanh"}, "clip_range_vf must be a number"),
+            ("ent_coef", torch.tensor(np.nan), "ent_coef must be a number"),
+            ("learning_rate", encode(LinearSchedule(1e-3, 0.0, np.nan), ""), "learning_rate must be a number of"),
+        )
+    },
     "many layers": ("ppo", lambda c: _kwargs(c).update(net_arch=[1] * 1000), "no policy of the 1000 layers"),
     "many critics": ("sac", lambda c: _kwargs(c).update(n_critics=10**9), "no policy of the 1000000000 layers"),
     "wide layers": ("ppo", lambda c: _kwargs(c).update(net_arch=[10**6, 10**6]), "policy does not fit"),
@@ -520,6 +572,11 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
         ),
         "one VectorizedActionNoise in another",
     ),
+    "noise of texts": (
+        "sac",
+        lambda c: c["settings"]["action_noise"]["base_noise"]["arguments"].update(mean=["x", ""]),
+        "action_noise holds NaN or infinity",
+    ),
     "a frozen name": ("ppo", lambda c: c["state"]["progress"].update(frozen=["x"]), "frozen.*names of parameters"),
     "an action": ("dqn", lambda c: _rows(c)["actions"].fill_(1000), "actions.*holds other values than Discrete"),
     "an observation": ("sac", lambda c: _rows(c)["observations"].fill_(np.inf), "observations.*NaN or infinity"),
@@ -529,15 +586,51 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
         "action_noise holds NaN",
     ),
     "a reward": ("sac", lambda c: _rows(c)["rewards"].fill_(np.nan), "rewards.*holds NaN"),
+    "the end of an episode": ("sac", lambda c: _rows(c)["dones"].fill_(1e30), "dones.*holds NaN, infinity or a flag"),
+    "a timeout": ("sac", lambda c: _rows(c)["timeouts"].fill_(-1), "timeouts.*holds NaN, infinity or a flag"),
+    "original observations": ("normalized", lambda c: _position(c)[ORIGINAL].fill_(np.nan), f"{ORIGINAL}.*NaN"),
+    "other original observations": (
+        "normalized",
+        lambda c: _position(c).update({ORIGINAL: torch.zeros(2, 1)}),
+        f"{ORIGINAL}.*shape",
+    ),
+    "no original observations": ("normalized", lambda c: _position(c).update({ORIGINAL: None}), f"{ORIGINAL}.*shape"),
+    "discounted returns": (
+        "normalized",
+        lambda c: c["state"]["environments"]["state"]["wrappers"][0]["state"]["returns"].fill_(np.nan),
+        "returns.*NaN",
+    ),
+    "an own array": ("own", lambda c: _own(c).update(mean=encode(np.full(3, np.nan), "")), "mean.*must be finite"),
+    "a larger own array": ("own", lambda c: _own(c).update(mean=encode(np.ones(4), "")), "mean.*shape"),
+    "an own array of integers": ("own", lambda c: _own(c).update(mean=encode(np.ones(3, int), "")), "mean.*float64"),
+    "no own array": ("own", lambda c: _own(c).update(mean=None), "mean.*must be an array"),
+    "an own number": ("own", lambda c: _own(c).update(scale=np.inf), "scale.*must be finite"),
 }
 
 
 @pytest.fixture(scope="module")
 def files(saved: Path) -> dict[str, Path]:
     dqn = DQN("MlpPolicy", make_vec(), **net(), buffer_size=40, learning_starts=4)
-    for name, model in {"sac": noisy(), "dqn": dqn}.items():
+    own: Any = Measuring("MlpPolicy", make_vec(), **net(), n_steps=8, batch_size=4)
+    models = {"sac": noisy(), "dqn": dqn, "normalized": sac(normalized()), "own": own}
+    for name, model in models.items():
         save_exact(model.learn(16), saved.with_name(name))
-    return {name: saved.with_name(f"{name}.zip") for name in ("ppo", "sac", "dqn")}
+    return {name: saved.with_name(f"{name}.zip") for name in ("ppo", *models)}
+
+
+def normalized() -> VecEnv:
+    return VecNormalize(make_vec("Pendulum-v1"))
+
+
+def loaded_from(path: Path, name: str) -> Any:
+    """The model of a file of this name among `files`."""
+    env = {"sac": lambda: make_vec("Pendulum-v1"), "normalized": normalized}.get(name, make_vec)()
+    return load_exact(path, env, algorithm=Measuring if name == "own" else None)
+
+
+@pytest.mark.parametrize("name", ["normalized", "own"])
+def test_what_is_changed_to_be_hostile_is_loaded_without_the_change(name: str, files: dict[str, Path]) -> None:
+    assert loaded_from(files[name], name).num_timesteps == 16
 
 
 @pytest.mark.parametrize(("name", "change", "message"), HOSTILE.values(), ids=HOSTILE)
@@ -549,7 +642,37 @@ def test_what_a_hostile_file_says_is_refused_before_it_takes_memory(
     save_container(tmp_path / "hostile.zip", content)
 
     with pytest.raises(CheckpointError, match=message):
-        load_exact(tmp_path / "hostile.zip", make_vec("Pendulum-v1" if name == "sac" else "CartPole-v1"))
+        loaded_from(tmp_path / "hostile.zip", name)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "moment", "value"),
+    [
+        (torch.optim.Adagrad, "sum", -5.0),
+        (torch.optim.Adadelta, "acc_delta", -5.0),
+        (torch.optim.Adamax, "exp_inf", -5.0),
+        (torch.optim.NAdam, "mu_product", 1.5),
+        (torch.optim.ASGD, "eta", -100.0),
+        (torch.optim.ASGD, "mu", 2.0),
+        (torch.optim.Rprop, "step_size", -1.0),
+        (partial(torch.optim.RMSprop, centered=True), "grad_avg", 1e6),
+    ],
+)
+def test_moments_with_which_an_optimizer_would_not_descend_are_refused(
+    optimizer: Any, moment: str, value: float, tmp_path: Path
+) -> None:
+    kind, options = getattr(optimizer, "func", optimizer), getattr(optimizer, "keywords", {})
+    network = {"net_arch": [4], "optimizer_class": kind, "optimizer_kwargs": options}
+    model = ppo(policy_kwargs=network).learn(16)
+    given: Any = {"custom_objects": {"policy_kwargs.optimizer_class": kind}}
+    save_exact(model, tmp_path / "sound.zip")
+    load_exact(tmp_path / "sound.zip", make_vec(), **given)
+    for state in model.policy.optimizer.state.values():
+        state[moment] = torch.full_like(state[moment], value)
+    save_exact(model, tmp_path / "hostile.zip")
+
+    with pytest.raises(CheckpointError, match=f"'{moment}'"):
+        load_exact(tmp_path / "hostile.zip", make_vec(), **given)
 
 
 def test_options_of_an_optimizer_and_paths_come_from_the_caller(saved: Path, tmp_path: Path) -> None:

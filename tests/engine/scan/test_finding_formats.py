@@ -35,6 +35,11 @@ def test_text_has_one_line_for_each_finding_one_for_each_remedy_and_a_count() ->
     assert text_of([]) == "nothing found\n"
 
 
+def test_text_escapes_what_would_move_the_cursor_or_begin_a_line() -> None:
+    text = text_of([replace(CALL, path="a\n\x1b[31m\x9b\udcffü.py")])
+    assert text.splitlines()[0].startswith("a\\n\\x1b[31m\\x9b\\udcffü.py:7: warning: ")
+
+
 def test_json_has_all_that_a_finding_has() -> None:
     content = json.loads(json_of(FINDINGS))
     assert content["schema_version"] >= 1

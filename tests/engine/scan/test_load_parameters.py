@@ -25,6 +25,7 @@ from tests.support.model_files import (
     new_model,
     serialized,
     trained_model,
+    two_archives,
 )
 
 HOSTILE = b"cposix\nsystem\n(X\x06\x00\x00\x00exit 3tR."
@@ -184,6 +185,14 @@ def first(value: float) -> Callable[[Any], Any]:
     return lambda state: next(iter(state.values())).view(-1)[0].fill_(value) is None
 
 
+def archive_of(members: dict[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
 def bytes_for_nothing() -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
@@ -192,6 +201,7 @@ def bytes_for_nothing() -> bytes:
     return file.getvalue()
 
 
+TWO_PICKLES = {"archive/data.pkl": b"\x80\x02}.", "archive/DATA.PKL": b"\x80\x02}.", "archive/version": b"3"}
 WEIGHTS: dict[str, tuple[dict[str, Any], str]] = {
     "another shape": (
         {"policy__pth": wider},
@@ -224,11 +234,12 @@ WEIGHTS: dict[str, tuple[dict[str, Any], str]] = {
     "infinity": ({"policy__pth": first(float("inf"))}, "policy: .* is not finite"),
     "no table": ({"policy__pth": lambda _: [1]}, "policy: .* is missing"),
     "no weights": ({"policy__pth": None}, "policy: .* is missing"),
-    "an unknown state": ({"other__pth": member("policy.pth")}, "other: .* is unknown to the model"),
+    "an unknown state": ({"other__pth": b"x"}, "other is unknown to the model"),
     "hostile weights": ({"policy__pth": hostile_weights()}, "policy.pth was not loaded: .* import 'posix.system'"),
     "compressed weights": ({"policy__pth": compressed(member("policy.pth"))}, "policy.pth is compressed"),
     "old format": ({"policy__pth": old_format({"x": torch.ones(1)})}, "policy.pth cannot be read"),
     "no torch file": ({"policy__pth": b"x"}, "policy.pth cannot be read"),
+    "two pickles": ({"policy__pth": archive_of(TWO_PICKLES)}, "policy.pth was not loaded: it has 2 pickles"),
     "another file in the zip format": ({"policy__pth": b"PK\5\6" + bytes(18)}, "policy.pth was not loaded"),
     "a number of torch variables": ({"pytorch_variables__pth": lambda _: [1]}, "pytorch_variables is no table"),
     "an unknown tensor next to the states": (
@@ -312,7 +323,7 @@ def test_a_file_of_another_algorithm_is_refused(of: str, into: str) -> None:
 
 
 def test_an_automatic_coefficient_does_not_fit_a_fixed_one() -> None:
-    refused(model_file("SAC"), new_model("SAC, fixed coefficient"), "ent_coef_tensor is missing")
+    refused(model_file("SAC"), new_model("SAC, fixed coefficient"), "ent_coef_optimizer is unknown")
 
 
 def test_another_architecture_is_refused() -> None:
@@ -332,14 +343,6 @@ def test_another_architecture_is_refused() -> None:
 )
 def test_a_broken_file_is_refused(content: bytes, said: str) -> None:
     refused(content, new_model("PPO"), said)
-
-
-def archive_of(members: dict[str, bytes]) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return file.getvalue()
 
 
 def pickled(content: bytes) -> bytes:
@@ -388,6 +391,54 @@ def test_an_optimizer_that_looks_at_numbers_is_restored() -> None:
     saved.save(file)
     load(file.getvalue(), model)
     assert same(snapshot(saved)[0], snapshot(model)[0])
+
+
+MOMENTS: list[tuple[str, str, float]] = [
+    ("Adagrad", "sum", -5.0),
+    ("Adadelta", "acc_delta", -5.0),
+    ("Adamax", "exp_inf", -5.0),
+    ("NAdam", "mu_product", 1.5),
+    ("ASGD", "eta", -100.0),
+    ("ASGD", "mu", 2.0),
+    ("Rprop", "step_size", -1.0),
+    ("RMSprop", "grad_avg", 1e6),
+]
+
+
+@pytest.mark.parametrize(("optimizer", "moment", "value"), MOMENTS)
+def test_moments_with_which_an_optimizer_would_not_descend_are_refused(
+    optimizer: str, moment: str, value: float
+) -> None:
+    options = {"centered": True} if moment == "grad_avg" else {}
+    changes = {"policy_kwargs": {"optimizer_class": getattr(torch.optim, optimizer), "optimizer_kwargs": options}}
+    saved, file = new_model("PPO", **changes).learn(32), io.BytesIO()
+    saved.save(file)
+    assert "policy.optimizer" in load(file.getvalue(), new_model("PPO", **changes)).restored
+
+    def change(state: Any) -> None:
+        for each in state["state"].values():
+            each[moment] = torch.full_like(each[moment], value)
+
+    content = changed_file(file.getvalue(), policy__optimizer__pth=change)
+    refused(content, new_model("PPO", **changes), f"{moment} is (not finite, or negative or above 1|larger than)")
+
+
+def stored(state: Any) -> bytes:
+    """An archive of torch without end records of 64 bits."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    with zipfile.ZipFile(file) as archive:
+        return archive_of({name: archive.read(name) for name in archive.namelist()})
+
+
+def test_torch_reads_the_archive_that_was_checked_and_no_other_in_the_same_bytes() -> None:
+    state = trained_model("PPO").policy.state_dict()
+    other = {name: torch.full_like(each, 7.0) for name, each in state.items()}
+    for content in (two_archives(stored(other), stored(state)), old_format(other) + stored(state)):
+        assert same(torch.load(io.BytesIO(content), weights_only=True), other)
+        model = new_model("PPO")
+        load(changed_file(model_file("PPO"), policy__pth=content), model)
+        assert same(model.policy.state_dict(), state)
 
 
 def test_a_member_twice_is_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,24 @@ def test_links_to_folders_are_not_followed_and_broken_links_are_reported(tmp_pat
     (tmp_path / "a" / "loop").symlink_to(tmp_path / "a", target_is_directory=True)
     (tmp_path / "a" / "gone.py").symlink_to(tmp_path / "nowhere.py")
     assert rules(tmp_path) == [("gone.py", "unreadable-file"), ("x.py", "pickle-load")]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems make no such folders")
+def test_a_folder_that_cannot_be_listed_is_one_finding_and_the_rest_goes_on(tmp_path: Path) -> None:
+    place = os.open(write(tmp_path / "x.py").parent, os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("d" * 250, dir_fd=place)
+        place = os.open("d" * 250, os.O_RDONLY, dir_fd=place)
+    assert rules(tmp_path) == [("x.py", "pickle-load"), ("d" * 250, "unreadable-file")]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="may list every folder")
+@pytest.mark.parametrize("mode", [0o000, 0o444])
+def test_a_folder_without_permission_is_one_finding(mode: int, tmp_path: Path) -> None:
+    write(tmp_path / "a" / "in" / "x.py")
+    (tmp_path / "a").chmod(mode)
+    assert {rule for _, rule in rules(tmp_path)} == {"unreadable-file"}
+    (tmp_path / "a").chmod(0o700)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

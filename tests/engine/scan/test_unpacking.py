@@ -8,6 +8,7 @@ import io
 import lzma
 import os
 import pickle
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -21,6 +22,7 @@ from rlverify.pickles import MEBIBYTE
 from rlverify.scan import unpacking
 from rlverify.scan.findings import Place, ScanFinding
 from rlverify.scan.unpacking import UnpackBudget, findings_of_content, is_checkpoint
+from tests.support.model_files import two_archives
 
 
 class Payload:
@@ -200,6 +202,30 @@ def test_a_member_whose_checksum_is_wrong_is_scanned_and_reported() -> None:
     assert places(content) == [("unreadable-file", "archive/data.pkl")]
     large = zipped({"archive/data.pkl": HOSTILE + b"x" * 2**21 + b"rest"}).replace(b"rest", b"tser")
     assert places(large) == [(DANGEROUS, "archive/data.pkl"), ("unreadable-file", "archive/data.pkl")]
+
+
+def with_end_record_64(distance: int) -> bytes:
+    """An archive with end records of 64 bits, of which one is said to be so many bytes before the place where it is."""
+    content = zipped({"x.txt": b"x"})
+    start = int.from_bytes(content[-6:-2], "little")
+    end = len(content) - 22
+    record = struct.pack("<4sQ4s2L4Q", b"PK\6\6", 44, b"-\0-\0", 0, 0, 1, 1, end - start, start)
+    return content[:end] + record + struct.pack("<4sLQL", b"PK\6\7", 0, end - distance, 1) + content[end:]
+
+
+def test_an_archive_in_which_torch_finds_another_one_is_reported() -> None:
+    pickles = HOSTILE, pickle.dumps("x" * 100)
+    content = two_archives(*(zipped({"archive/data.pkl": each, "archive/version": b"3"}) for each in pickles))
+    assert torch_reads(content) == HOSTILE
+    (finding,) = found(content)
+    assert (finding.rule, "other readers may find other members" in finding.message) == ("unreadable-file", True)
+    assert [places(with_end_record_64(each)) for each in (0, 1)] == [[], [("unreadable-file", "")]]
+
+
+def torch_reads(content: bytes) -> bytes:
+    """The pickle that torch.load would read."""
+    reader = torch._C.PyTorchFileReader(io.BytesIO(content))
+    return bytes(reader.get_record("data.pkl"))
 
 
 def test_an_encrypted_member_is_one_finding_and_the_others_are_scanned() -> None:
