@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from enum import Enum
 from pathlib import Path
-from types import FrameType, FunctionType, MethodType
+from types import FrameType
 from typing import Any, Final
 
 import torch
@@ -20,12 +19,11 @@ from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer
 from stable_baselines3.common.noise import VectorizedActionNoise
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.type_aliases import GymEnv
-from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.her import HerReplayBuffer
 
 from rlcore.checkpoint import codec
-from rlcore.checkpoint.container import path_of, refusals_name
+from rlcore.checkpoint.container import path_of, refusals_name, unusable
 from rlcore.checkpoint.formats import (
     DEFAULT_ALGORITHM,
     decode_spaces,
@@ -40,13 +38,20 @@ from rlcore.envs import vec_state
 from rlcore.envs.resumable import SupportsState
 from rlcore.errors import CallOrderError, CheckpointError, StateError
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.construction import make_policy
-from rlcore.resume.parts import extra_names, training_state
-from rlcore.resume.settings import LACKING, NOISES, decode_settings, encode_setting, setting, setting_names
+from rlcore.resume.parts import extra_names, restored_extra, run_untouched, training_state
+from rlcore.resume.settings import (
+    LACKING,
+    NOISES,
+    copied,
+    decode_settings,
+    encode_setting,
+    setting,
+    setting_names,
+)
 from rlcore.resume.unsaved import differences
 from rlcore.state.network import require_network
 from rlcore.state.progress import FORM, WINDOWS
-from rlcore.state.training import Scope, apply_generators, capture_generators, generators_untouched
+from rlcore.state.training import Scope, apply_generators, capture_generators
 from rlcore.state.tree import Rule, fit
 from rlcore.types import StateDict
 
@@ -59,12 +64,15 @@ BUFFERS = (
     *(ReplayBuffer, DictReplayBuffer, NStepReplayBuffer, buffers.RolloutBuffer, buffers.DictRolloutBuffer),
     *(MaskableRolloutBuffer, MaskableDictRolloutBuffer, HerReplayBuffer),
 )
+_REGISTERED: Final = ("variance_gradient_scaler", "value_scale", "entropy_schedule", "kl_penalty")
 _BY_THEMSELVES: Final = {
     *("env", "device", "seed", "start_time", "eval_env", "_vec_normalize_env", "n_envs", "action_noise"),
     *("_last_obs", "_last_original_obs", "_last_episode_starts", "_last_lstm_states", "_num_timesteps_at_start"),
-    *("_logger", "_custom_logger", "rollout_buffer", "replay_buffer", *FORM, *WINDOWS),
+    *("_logger", "_custom_logger", *FORM, *WINDOWS),
+    *("pending_state", "_boundary", "_checked_obs", *_REGISTERED),
 }
 """Attributes that have a part of their own in a file, or come from the caller."""
+_PARTS: Final = ("_state_parts", "_training_state")
 
 for _class in (*BUFFERS, RMSpropTFLike):
     codec.register_class(f"stable_baselines3.{_class.__name__}", _class)
@@ -189,6 +197,7 @@ def load_exact(
             training = training_state(model)
             training.restore(record["state"], expected=tuple(Scope))
             training.resume()
+            model._num_timesteps_at_start = model.num_timesteps
     except BaseException:
         apply_generators(before)
         raise
@@ -206,37 +215,51 @@ def _built(algorithm: type[BaseAlgorithm], settings: Mapping[str, Any], env: Any
 
 def _unsaved(model: BaseAlgorithm) -> Iterator[str]:
     """Yield what of ``model`` no file holds."""
-    held, advice = {"policy", "policy.optimizer"}, "let the constructor make it so, or make it a buffer of a module"
-    mine: dict[str, Any] = {"policy": model.policy}
-    with generators_untouched():
-        if isinstance(model, DistributionalPPO):
-            mine |= {"lr_schedule": model.lr_schedule}
-            built: dict[str, Any] = {"policy": make_policy(model), "lr_schedule": FloatSchedule(model.learning_rate)}
-        else:
-            names, is_own = setting_names(type(model)), type(model) not in ALGORITHMS.values()
-            smaller = {"buffer_size": model.n_envs, "verbose": 0}
-            settings = {name: smaller.get(name, setting(model, name)) for name in names}
-            built = vars(_built(type(model), settings, model.env, "cpu"))
-            apart = {*names, *_BY_THEMSELVES}
-            mine |= {
-                name: each
-                for name, each in vars(model).items()
-                if name not in apart and (is_own or name in built or isinstance(each, FunctionType | MethodType))
-            }
-            for name in ("rollout_buffer", "replay_buffer"):
-                mine |= _numbers_of(name, vars(model).get(name))
-                built |= _numbers_of(name, built.get(name))
-            built = {name: built[name] for name in mine if name in built}
-            noise: Any = model.action_noise
-            noises = _noises_of(noise)
-            mine |= noises
-            built |= dict.fromkeys(noises, getattr(noise, "base_noise", None))
-            held |= {f"{name}.noise_prev" for name in noises}
-            optimizers, variables = model._get_torch_save_params()
-            held |= {*optimizers, *variables, *extra_names(model), *(f"policy.{name}" for name in optimizers)}
-            if is_own:
-                advice += f", or name it in {type(model).__name__}.extra_state"
-    for path, text, expected in differences(mine, built, held):
+    kind, advice = type(model), "let the constructor make it so, or make it a buffer of a module"
+    smaller = {"buffer_size": model.n_envs, "verbose": 0}
+    settings = {name: setting(model, name) for name in setting_names(kind)}
+    extra: StateDict = {}
+    try:
+        with unusable("what the constructor is given"):
+            made = copied({**settings, **{name: smaller[name] for name in smaller if name in settings}}, model)
+        with torch.enable_grad(), run_untouched(model), unusable("a model of the same settings"):
+            built = _built(kind, made, model.env, "cpu")
+            if not isinstance(model, DistributionalPPO):
+                extra = restored_extra(model, built)
+    except (StateError, CheckpointError) as error:
+        yield getattr(error, "reason", str(error))
+        return
+    mine, theirs = dict(vars(model)), dict(vars(built))
+    own_settings = settings.keys() - {"policy"}  # by which name a model has its network
+    is_own = kind not in ALGORITHMS.values()
+    if isinstance(model, DistributionalPPO):  # whose subclasses may name their own parts
+        own_parts = [getattr(kind, name) is not getattr(DistributionalPPO, name) for name in _PARTS]
+        is_own = kind is not DistributionalPPO and not any(own_parts)
+    for name in list(mine):
+        is_compared = is_own or name in theirs or hasattr(kind, name)
+        if name in own_settings | _BY_THEMSELVES or not is_compared:
+            del mine[name]
+    for name in own_settings - {"action_noise", *smaller}:
+        mine[name], theirs[name] = settings[name], setting(built, name)
+    noise: Any = model.action_noise
+    noises = _noises_of(noise)
+    mine |= noises
+    theirs |= dict.fromkeys(noises, getattr(noise, "base_noise", None))
+    optimizers, variables = model._get_torch_save_params()
+    held = {"policy", *optimizers, *variables, *(f"policy.{name}" for name in ("optimizer", *optimizers))}
+    held |= {f"{name}.noise_prev" for name in noises}
+    for name, (value, restored) in extra.items():
+        mine[name], theirs[name] = value, restored
+        if isinstance(value, torch.nn.Module | torch.optim.Optimizer):
+            held.add(name)
+    if is_own:
+        is_registered = isinstance(model, DistributionalPPO)
+        advice += f", or {'make a part of it in' if is_registered else 'name it in'} {kind.__name__}."
+        advice += "_state_parts" if is_registered else "extra_state"
+    theirs = {name: theirs[name] for name in mine if name in theirs}
+    both = vars(model), vars(built)
+    owners = [(model, built), *((both[0][name], both[1].get(name)) for name in _REGISTERED if name in both[0])]
+    for path, text, expected in differences(mine, theirs, held, owners):
         yield f"{path} is {text}, and of a model that is loaded it would be {expected}; {advice}"
 
 
@@ -244,12 +267,6 @@ def _noises_of(noise: Any) -> dict[str, Any]:
     """Return the noises of several environments, of which a file has the settings of the first."""
     noises = noise.noises if isinstance(noise, VectorizedActionNoise) else []
     return {f"action_noise.noises[{i}]": each for i, each in enumerate(noises) if not isinstance(each, SupportsState)}
-
-
-def _numbers_of(name: str, buffer: Any) -> dict[str, Any]:
-    """Return the plain attributes of a buffer that are settings, such as its discount."""
-    own = {} if buffer is None else vars(buffer)
-    return {f"{name}.{key}": each for key, each in own.items() if isinstance(each, float | str | Enum)}
 
 
 def _require_resumable(env: VecEnv | None) -> None:
@@ -267,14 +284,22 @@ def _require_env(env: VecEnv, record: Mapping[str, Any]) -> None:
 
 def _obstacles(model: BaseAlgorithm) -> Iterator[str]:
     """Yield the reasons why ``model`` cannot be saved exactly."""
-    if isinstance(model, DistributionalPPO):  # whose registry names every part, those of a subclass too
-        yield from filter(None, [_env_obstacle(model.env)])
-        yield from _unsaved(model)
-        return
     name = type(model).__name__
+    if not isinstance(model, DistributionalPPO):  # whose registry names every part
+        yield from _obstacles_of_parts(model, name)
+    yield from _missing(model, name)
+    yield from filter(None, [_env_obstacle(model.env)])
+    yield from _unsaved(model)
+
+
+def _obstacles_of_parts(model: BaseAlgorithm, name: str) -> Iterator[str]:
     if _name_of(type(model)) is None:
         yield f"{name} does not derive from an algorithm that can be saved: DistributionalPPO, {', '.join(ALGORITHMS)}"
-    yield from _missing(model, name)
+    if _is_in_rollout(model):
+        yield (
+            "learn() ended inside of a rollout, so the last observation is of a step before that of the environments; "
+            "use SaveExactly(...), which saves before the next rollout, or save after a learn() that ends by itself"
+        )
     if type(model.policy) is not model.policy_class:
         yield f"the policy is a {type(model.policy).__name__}, and the algorithm built a {model.policy_class.__name__}"
     for noise in getattr(model.action_noise, "noises", [model.action_noise]):
@@ -286,8 +311,19 @@ def _obstacles(model: BaseAlgorithm) -> Iterator[str]:
             yield f"the buffer {buffer.__name__} may keep more than transitions; use one of Stable-Baselines3"
     if getattr(replay, "copy_info_dict", False):
         yield "the replay buffer keeps info dicts, which no file can hold; make it with copy_info_dict=False"
-    yield from filter(None, [_env_obstacle(model.env)])
-    yield from _unsaved(model)
+
+
+def _is_in_rollout(model: BaseAlgorithm) -> bool:
+    """Return whether ``learn()`` was left after a step, and before the rest of what belongs to it.
+
+    Off-policy algorithms reckon their progress after every step, and the others after every rollout.
+    """
+    if model.num_timesteps == model._num_timesteps_at_start:
+        return False
+    before = model._current_progress_remaining
+    model._update_current_progress_remaining(model.num_timesteps, model._total_timesteps)
+    now, model._current_progress_remaining = model._current_progress_remaining, before
+    return now != before
 
 
 def _missing(model: BaseAlgorithm, name: str) -> Iterator[str]:

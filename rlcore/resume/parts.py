@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -19,6 +21,7 @@ from rlcore.checkpoint import codec
 from rlcore.envs import vec_state
 from rlcore.envs.resumable import SupportsState
 from rlcore.errors import StateError
+from rlcore.resume.unsaved import differences
 from rlcore.state.progress import capture_progress, restore_progress
 from rlcore.state.training import (
     Scope,
@@ -32,8 +35,10 @@ from rlcore.state.training import (
     from_state,
     generator_from_state,
     generator_state,
+    generators_untouched,
     require_in_space,
     restore_position,
+    snapshot,
     to_state,
 )
 from rlcore.state.tree import FREE, SAME, Rule, fit, fit_optimizer, misfit
@@ -264,7 +269,7 @@ def _restore_generators(model: BaseAlgorithm, state: StateDict) -> None:
     apply_generators(record["global"])
 
 
-NUMBERS: Final = {bool, int, float, np.float32, np.float64, np.int64}
+NUMBERS: Final = {bool, int, float, np.float32, np.float64, np.int64, np.bool_}
 PLAIN: Final = {*NUMBERS, str, list, dict, tuple, type(None)}
 
 
@@ -313,7 +318,38 @@ def _restore_extra(model: BaseAlgorithm, state: StateDict) -> None:
                 own is None or value is None or isinstance(value, type(own)) or {type(value), type(own)} <= NUMBERS
             ):
                 raise misfit(where, f"a {type(own).__name__}", value)
-            setattr(model, name, value)
+            setattr(model, name, type(own)(value) if isinstance(own, np.generic) else value)
+
+
+def restored_extra(model: BaseAlgorithm, built: BaseAlgorithm) -> dict[str, tuple[Any, Any]]:
+    """Restore what ``extra_state`` names into another model; return what is to be equal in both, by name."""
+    state: Any = snapshot(_capture_extra(model))
+    if state is None:
+        return {}
+    _restore_extra(built, state)
+    both = {name: (getattr(model, name), getattr(built, name)) for name in extra_names(model)}
+    kept = torch.nn.Module | torch.optim.Optimizer
+    for name, (own, restored) in both.items():
+        if isinstance(own, SupportsState) and not isinstance(own, kept):
+            both[name] = _extra(own, name), _extra(restored, name)
+    return both
+
+
+@contextmanager
+def run_untouched(model: BaseAlgorithm) -> Iterator[None]:
+    """Leave the global generators as they were, and the environments, which a subclass's constructor may reset."""
+    with generators_untouched():
+        if type(model).__module__.startswith(("stable_baselines3.", "sb3_contrib.", "rlcore.")):
+            yield
+            return
+        before = _capture_env(model), _capture_generators(model)
+        try:
+            yield
+        finally:
+            after = _capture_env(model), _capture_generators(model)
+            if any(differences({"run": before}, {"run": after})):
+                _restore_env(model, before[0])
+                _restore_generators(model, before[1])
 
 
 def training_state(model: BaseAlgorithm) -> TrainingState:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import weakref
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from enum import Enum
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 import gymnasium as gym
@@ -19,11 +21,15 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
 
-SEPARATE: Final = (VecEnv, gym.Env, spaces.Space, BaseBuffer, Logger, Distribution, torch.distributions.Distribution)
+SEPARATE: Final = (VecEnv, gym.Env, Logger, torch.distributions.Distribution)
 """What is saved by itself, and what every forward pass makes again."""
-FUNCTIONS: Final = (type, FunctionType, MethodType, BuiltinFunctionType, ModuleType)
+FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
-LEAVES: Final = (*PLAIN, *FUNCTIONS, np.generic, set, frozenset)
+LEAVES: Final = (*PLAIN, type, ModuleType, np.generic, set, frozenset, spaces.Space)
+SETTINGS: Final = (bool, int, float, str, Enum, partial, *FUNCTIONS)
+"""What is compared of buffers and distributions, whose tensors are saved by themselves or made again."""
+OF_BUFFERS: Final = {"pos", "full", "buffer_size", "generator_ready", "pad", "pad_and_flatten"}
+"""What they count and make for themselves."""
 OF_THE_RUN: Final = {"params", "lr", "initial_lr", "seed"}
 """Entries of an optimizer's groups that its saved state has."""
 OF_OPTIMIZERS: Final = {"state", "param_groups", "defaults"}
@@ -31,53 +37,68 @@ OF_MODULES: Final = frozenset(vars(nn.Module()))
 Difference = tuple[str, str, str]
 
 
-def differences(model: Mapping[str, Any], built: Mapping[str, Any], held: Collection[str]) -> Iterator[Difference]:
+def differences(
+    model: Mapping[str, Any],
+    built: Mapping[str, Any],
+    held: Collection[str] = (),
+    owners: Iterable[tuple[object, object]] = (),
+) -> Iterator[Difference]:
     """Yield the path of each difference between attributes of two models, and what is there in either.
 
-    Compared are classes and order of modules, hooks, plain attributes, random generators, options of optimizers, and
-    tensors outside of the state dict. The values that a file holds are left out.
+    Compared are classes and order of modules, hooks, plain attributes, random generators, options of optimizers, what
+    functions refer to, and tensors outside of the state dict. The values that a file holds are left out.
 
-    :param held: paths whose tensors a file holds
+    :param held: paths whose tensors a file holds; they are compared first, as others may refer to them
+    :param owners: pairs of objects that are not compared, such as the models
     """
-    yield from _Comparison(frozenset(held)).parts(model, built, "", is_held=False)
+    first = sorted(model, key=lambda name: name not in held)
+    yield from _Comparison(frozenset(held), owners).parts({n: model[n] for n in first}, built, "", is_held=False)
 
 
 class _Comparison:
-    def __init__(self, held: frozenset[str]) -> None:
+    def __init__(self, held: frozenset[str], owners: Iterable[tuple[object, object]]) -> None:
         self.held = held
-        self.seen: dict[int, int] = {}
-        self.stored: set[int] = set()
+        self.seen = {id(pair[0]): pair for pair in owners}  # both, so that no id comes again
+        self.stored: dict[int, int] = {}  # size by address, in bytes
 
     def of(self, one: Any, other: Any, path: str, *, is_held: bool) -> Iterator[Difference]:
         """Compare two objects, and all that they refer to."""
+        one, other = (each.item() if type(each) in (np.float64, np.int64) else each for each in (one, other))
         is_held |= path in self.held
         is_value = path in self.held and not isinstance(one, nn.Module | torch.optim.Optimizer)
-        if one is other or is_value or isinstance(one, SEPARATE) or self._is_derived(one):
+        if one is other or is_value or isinstance(one, SEPARATE) or self._is_derived(one, other):
             return
         if id(one) in self.seen:
-            if self.seen[id(one)] != id(other):
+            if self.seen[id(one)][1] is not other:
                 yield path, "shared with another part", "one of its own"
         elif not _are_alike(type(one), type(other)):
             yield path, _described(one), _described(other)
-        elif isinstance(one, (Tensor, np.ndarray, *LEAVES)):
-            yield from _leaf(one, other, path, is_held)
+        elif isinstance(one, LEAVES):
+            if one != other and (one == one or other == other):
+                yield path, _described(one), _described(other)
+        elif isinstance(one, FUNCTIONS) and _code(one) != _code(other):
+            yield path, f"{_described(one)} {getattr(one, '__qualname__', '')}".rstrip(), "another"
         else:
-            self.seen[id(one)] = id(other)
-            if isinstance(one, nn.Module):
+            self.seen[id(one)] = one, other
+            if isinstance(one, Tensor | np.ndarray):
+                yield from _tensor(one, other, path, is_held)
+                yield from self.parts(_vars(one), _vars(other), f"{path}.", is_held=False)
+            elif isinstance(one, nn.Module):
                 yield from self._modules(one, other, path, is_held)
             elif isinstance(one, torch.optim.Optimizer):
                 yield from self._optimizers(one, other, path, is_held)
             else:
                 mine, theirs = _parts(one), _parts(other)
                 yield from self.parts(mine, theirs, path, is_held=is_held)
-                if not mine and (text := repr(one)) != repr(other) and " at 0x" not in text:  # such as a counter
-                    yield path, text[:60], repr(other)[:60]
+                if not mine:
+                    yield from _whole(one, other, path)
 
-    def _is_derived(self, value: Any) -> bool:
-        """Return whether a tensor was computed from others, or is a view of one that was compared."""
+    def _is_derived(self, value: Any, built: Any) -> bool:
+        """Return whether the constructor computes a tensor from others, or it is a view of one that was compared."""
         if not isinstance(value, Tensor) or isinstance(value, nn.Parameter):
             return False
-        return value.grad_fn is not None or (value.numel() > 0 and value.data_ptr() in self.stored)
+        is_view = 0 < value.nbytes <= self.stored.get(value.data_ptr(), 0)
+        return is_view or (isinstance(built, Tensor) and built.grad_fn is not None)
 
     def parts(
         self, one: Mapping[str, Any], other: Mapping[str, Any], path: str, *, is_held: bool
@@ -98,6 +119,8 @@ class _Comparison:
         for key in sorted(OF_MODULES):
             if key.endswith("_hooks") and (hooks := _hooks(vars(one)[key])) != _hooks(vars(other)[key]):
                 yield f"{path}.{key}", hooks, _hooks(vars(other)[key])
+        if one.training != other.training and not f"{path}.".startswith("policy."):  # which every update switches
+            yield f"{path}.training", str(one.training), str(other.training)
         unsaved = one._non_persistent_buffers_set
         for name in ("_parameters", "_buffers"):
             inside, there = vars(one)[name], vars(other)[name]
@@ -113,8 +136,8 @@ class _Comparison:
     def _tensors(self, one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
         yield from self.of(one, other, path, is_held=is_held)
         if isinstance(one, Tensor):
-            self.seen[id(one)] = id(other)  # an LSTM has lists of them too
-            self.stored.add(one.data_ptr())
+            self.seen[id(one)] = one, other  # an LSTM has lists of them too
+            self.stored[one.data_ptr()] = one.nbytes
         if isinstance(one, nn.Parameter):
             if one.requires_grad != other.requires_grad and not path.startswith("policy."):  # whose file has it
                 yield f"{path}.requires_grad", str(one.requires_grad), str(other.requires_grad)
@@ -131,31 +154,46 @@ class _Comparison:
             options, like = ({k: v for k, v in each.items() if k not in OF_THE_RUN} for each in (group, there))
             yield from self.parts(_indexed(options), _indexed(like), f"{path}.param_groups[{number}]", is_held=is_held)
             pairs = zip(group["params"], there["params"], strict=True)
-            if any(self.seen.get(id(mine), id(its)) != id(its) for mine, its in pairs):
+            if any(self.seen.get(id(mine), (mine, its))[1] is not its for mine, its in pairs):
                 yield f"{path}.param_groups[{number}]['params']", "in another order", "as the constructor gave them"
         if not type(one).__module__.startswith("rlcore."):
             mine, theirs = ({n: v for n, v in vars(each).items() if n not in OF_OPTIMIZERS} for each in (one, other))
             for name in [each for each in mine if each.endswith("_hooks")]:
                 if _hooks(mine.pop(name)) != _hooks(theirs.pop(name, None)):
                     yield f"{path}.{name}", _hooks(vars(one)[name]), _hooks(vars(other).get(name))
-            yield from self.parts(mine, theirs, f"{path}.", is_held=is_held)
+            yield from self.parts(mine, theirs, f"{path}.", is_held=False)
         if one.state and not is_held:
             yield f"{path}.state", f"of {len(one.state)} parameters", "empty"
 
 
-def _leaf(one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
-    """Compare two values of one type that refer to no other values."""
-    if isinstance(one, Tensor | np.ndarray):
-        if one.shape != other.shape:
-            yield path, _described(one), _described(other)
-        elif not (is_held or _equal(one, other)):
-            yield path, f"{_described(one)} that has changed", "as it was made"
-    elif isinstance(one, FUNCTIONS):
-        codes = [getattr(getattr(each, "__func__", each), "__code__", each) for each in (one, other)]
-        if codes[0] != codes[1]:
-            yield path, f"{_described(one)} {getattr(one, '__qualname__', '')}".rstrip(), "another"
-    elif one != other and (one == one or other == other):
-        yield path, _described(one), _described(other)
+def _tensor(one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
+    """Compare two tensors or arrays. Convolutions of another order of axes in memory round in another way."""
+    forms = [(each.shape, each.dtype, isinstance(each, Tensor) and _strides(each)) for each in (one, other)]
+    if forms[0] != forms[1]:
+        yield path, *(f"{_described(each)}, {each.dtype} with strides {_strides(each)}" for each in (one, other))
+    elif not (is_held or _equal(one, other)):
+        yield path, f"{_described(one)} that has changed", "as it was made"
+
+
+def _strides(value: Any) -> list[int]:
+    """Return the strides of the dimensions in which a step makes a difference."""
+    strides = value.stride() if isinstance(value, Tensor) else value.strides
+    return [step for step, size in zip(strides, value.shape, strict=True) if size > 1]
+
+
+def _code(function: Any) -> object:
+    """Return what a function executes."""
+    return getattr(getattr(function, "__func__", function), "__code__", function.__qualname__)
+
+
+def _whole(one: Any, other: Any, path: str) -> Iterator[Difference]:
+    """Compare two objects without visible parts, such as counters, by their texts."""
+    text, is_of_python = repr(one), any({"__dict__", "__slots__"} & vars(kind).keys() for kind in type(one).__mro__)
+    if " at 0x" not in text:
+        if text != repr(other):
+            yield path, text[:60], repr(other)[:60]
+    elif not is_of_python and type(one) is not object:  # a mere mark
+        yield path, f"{_described(one)}, which shows nothing of its state", "one that was not used"
 
 
 def _are_alike(one: type, other: type) -> bool:
@@ -171,10 +209,21 @@ def _attributes(module: nn.Module) -> dict[str, Any]:
 
 def _parts(value: Any) -> dict[str, Any]:
     """Return what an object refers to, by what comes after its own path."""
+    own = {f".{name}": getattr(value, name) for name in _slots(value) if hasattr(value, name)}
+    own |= {f".{name}": each for name, each in _vars(value).items()}
+    if isinstance(value, BaseBuffer | Distribution):
+        return {name: each for name, each in own.items() if isinstance(each, SETTINGS) and name[1:] not in OF_BUFFERS}
+    return _content(value) | own
+
+
+def _content(value: Any) -> dict[str, Any]:
+    """Return what an object refers to by other means than attributes."""
     if isinstance(value, np.random.Generator):
         value = value.bit_generator
-    if isinstance(value, np.random.BitGenerator | np.random.RandomState):
-        return {".state": repr(value.state if isinstance(value, np.random.BitGenerator) else value.get_state())}
+    if isinstance(value, np.random.BitGenerator):
+        return {".state": repr(value.state), ".spawned": getattr(value.seed_seq, "n_children_spawned", 0)}
+    if isinstance(value, np.random.RandomState):
+        return {".state": repr(value.get_state())}
     if isinstance(value, torch.Generator):
         return {".state": value.get_state()}
     if isinstance(value, random.Random):
@@ -183,10 +232,24 @@ def _parts(value: Any) -> dict[str, Any]:
         return {f"[{index}]": each for index, each in enumerate(value)}
     if isinstance(value, Mapping):
         return _indexed(value)
-    if isinstance(value, partial):
-        return {".func": value.func, ".args": value.args, ".keywords": value.keywords}
-    slots = [name for kind in type(value).__mro__ for name in vars(kind).get("__slots__", ()) if hasattr(value, name)]
-    return {f".{name}": each for name, each in ({n: getattr(value, n) for n in slots} | _vars(value)).items()}
+    if isinstance(value, weakref.ReferenceType):
+        return {"()": value()}
+    if isinstance(value, FunctionType):
+        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+        inside = {f".{name}": cell.cell_contents for name, cell in cells if cell != CellType()}
+        return {".defaults": value.__defaults__, ".kwdefaults": value.__kwdefaults__, **inside}
+    names = {partial: ("func", "args", "keywords"), MethodType: ("__self__", "__func__")}
+    names[BuiltinFunctionType] = ("__self__",)
+    return {f".{name}": getattr(value, name) for kind in names if isinstance(value, kind) for name in names[kind]}
+
+
+def _slots(value: Any) -> Iterator[str]:
+    """Yield the names of attributes that an object has no dict for."""
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in [slots] if isinstance(slots, str) else slots:
+            is_private = name.startswith("__") and not name.endswith("__")
+            yield f"_{kind.__name__.lstrip('_')}{name}" if is_private else name
 
 
 def _indexed(entries: Mapping[Any, Any]) -> dict[str, Any]:

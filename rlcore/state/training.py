@@ -175,7 +175,9 @@ Observations = NDArray[Any] | dict[str, NDArray[Any]]
 def capture_position(model: BaseAlgorithm) -> StateDict | None:
     """Return what the next step starts from, or None before the model has reset its environments.
 
-    ``observations`` are those that the policy reads, ``original_observations`` those before VecNormalize.
+    ``observations`` are those that the policy reads, ``original_observations`` those before VecNormalize. ``axes`` is
+    the order of the axes of ``observations`` in memory: that of images is not as their shape, and convolutions round by
+    it.
     """
     now: Any = model  # SB3 declares what it sets later as None
     if now._last_obs is None:
@@ -184,6 +186,7 @@ def capture_position(model: BaseAlgorithm) -> StateDict | None:
         "observations": to_state(now._last_obs),
         "original_observations": to_state(now._last_original_obs),
         "episode_starts": torch.as_tensor(now._last_episode_starts),
+        "axes": _axes(now._last_obs),
     }
 
 
@@ -193,7 +196,8 @@ def fit_position(state: object, lstm: StateDict, where: str, space: spaces.Space
     :param lstm: the form of the LSTM states, by name
     :raises StateError: of other observations, environments or LSTMs
     """
-    free = dict.fromkeys(("observations", "original_observations", "episode_starts"), FREE)
+    free: Any = dict.fromkeys(("observations", "original_observations", "episode_starts"), FREE)
+    free["axes"] = Rule(free=True, may_lack=True)  # in files of earlier versions
     like: dict[Any, Any] = {**lstm, **dict.fromkeys(free)}
     fitted: dict[str, Any] = fit(state, like, where, free)
     starts = fitted["episode_starts"]
@@ -208,9 +212,23 @@ def fit_position(state: object, lstm: StateDict, where: str, space: spaces.Space
 def restore_position(model: BaseAlgorithm, fitted: Mapping[str, Any]) -> None:
     """Let the next step start from what :func:`fit_position` returned; the LSTM states are left to the caller."""
     now: Any = model
-    now._last_obs = from_state(fitted["observations"])
+    now._last_obs = _laid_out(from_state(fitted["observations"]), fitted.get("axes"))
     now._last_original_obs = from_state(fitted["original_observations"])
     now._last_episode_starts = fitted["episode_starts"].cpu().numpy().copy()
+
+
+def _axes(observations: Any) -> Any:
+    """Return the axes of an array, or of each of a dict, from the longest stride to the shortest."""
+    if isinstance(observations, Mapping):
+        return {key: _axes(part) for key, part in observations.items()}
+    return np.argsort([-stride for stride in observations.strides], kind="stable").tolist()
+
+
+def _laid_out(observations: Any, axes: Any) -> Any:
+    """Return observations with their axes in memory in an order of :func:`_axes`; None for that of their shape."""
+    if axes is None or isinstance(observations, Mapping):
+        return axes and {key: _laid_out(part, axes[key]) for key, part in observations.items()} or observations
+    return np.ascontiguousarray(observations.transpose(axes)).transpose(np.argsort(axes))
 
 
 def to_state(observations: Observations | None) -> StateValue:
