@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from copy import deepcopy
 from types import FrameType
 from typing import Any, Final
 
+import gymnasium as gym
+import numpy as np
 import torch
 from sb3_contrib import QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
@@ -21,6 +23,7 @@ from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.type_aliases import GymEnv
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.her import HerReplayBuffer
+from torch import nn
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.container import path_of, refusals_name, unusable
@@ -38,16 +41,8 @@ from rlcore.envs import vec_state
 from rlcore.envs.resumable import SupportsState
 from rlcore.errors import CallOrderError, CheckpointError, StateError
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.resume.parts import extra_names, restored_extra, run_untouched, training_state
-from rlcore.resume.settings import (
-    LACKING,
-    NOISES,
-    copied,
-    decode_settings,
-    encode_setting,
-    setting,
-    setting_names,
-)
+from rlcore.resume.parts import copy_extra, extra_names, run_untouched, training_state
+from rlcore.resume.settings import LACKING, NOISES, decode_settings, encode_setting, setting, setting_names
 from rlcore.resume.unsaved import differences
 from rlcore.state.network import require_network
 from rlcore.state.progress import FORM, WINDOWS
@@ -64,15 +59,13 @@ BUFFERS = (
     *(ReplayBuffer, DictReplayBuffer, NStepReplayBuffer, buffers.RolloutBuffer, buffers.DictRolloutBuffer),
     *(MaskableRolloutBuffer, MaskableDictRolloutBuffer, HerReplayBuffer),
 )
-_REGISTERED: Final = ("variance_gradient_scaler", "value_scale", "entropy_schedule", "kl_penalty")
 _BY_THEMSELVES: Final = {
     *("env", "device", "seed", "start_time", "eval_env", "_vec_normalize_env", "n_envs", "action_noise"),
     *("_last_obs", "_last_original_obs", "_last_episode_starts", "_last_lstm_states", "_num_timesteps_at_start"),
     *("_logger", "_custom_logger", *FORM, *WINDOWS),
-    *("pending_state", "_boundary", "_checked_obs", *_REGISTERED),
+    *("pending_state", "_boundary", "_checked_obs"),
 }
 """Attributes that have a part of their own in a file, or come from the caller."""
-_PARTS: Final = ("_state_parts", "_training_state")
 
 for _class in (*BUFFERS, RMSpropTFLike):
     codec.register_class(f"stable_baselines3.{_class.__name__}", _class)
@@ -125,7 +118,7 @@ def write_exact(model: BaseAlgorithm, path: str | os.PathLike[str], global_gener
     """
     require_exact(model, path)
     if isinstance(model, DistributionalPPO):  # it remembers the generators itself
-        model.save(Path(path))
+        model.save(path)  # type: ignore[arg-type]
         return
     with refusals_name(path):
         settings: StateDict = {name: encode_setting(model, name) for name in setting_names(type(model))}
@@ -133,13 +126,15 @@ def write_exact(model: BaseAlgorithm, path: str | os.PathLike[str], global_gener
         state: Any = training_state(model).capture(*Scope)
         state["generators"]["global"] = global_generators
     more: Any = {"seed": model.seed, "device": str(model.device)}
-    write_model_file(Path(path), model, str(_name_of(type(model))), settings=settings, state=state, **more)
+    write_model_file(path, model, str(_name_of(type(model))), settings=settings, state=state, **more)
 
 
 def require_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
     """
     :raises CheckpointError: ``model`` cannot be saved exactly; the message says why
     """
+    if not os.fspath(path):
+        raise CheckpointError(None, "the path is empty; give that of a file")
     if (reason := next(_obstacles(model), None)) is not None:
         raise CheckpointError(path_of(path), f"was not written, as training could not continue exactly: {reason}")
 
@@ -215,32 +210,12 @@ def _built(algorithm: type[BaseAlgorithm], settings: Mapping[str, Any], env: Any
 
 def _unsaved(model: BaseAlgorithm) -> Iterator[str]:
     """Yield what of ``model`` no file holds."""
-    kind, advice = type(model), "let the constructor make it so, or make it a buffer of a module"
-    smaller = {"buffer_size": model.n_envs, "verbose": 0}
-    settings = {name: setting(model, name) for name in setting_names(kind)}
-    extra: StateDict = {}
+    advice = "let the constructor make it so, or make it a buffer of a module"
     try:
-        with unusable("what the constructor is given"):
-            made = copied({**settings, **{name: smaller[name] for name in smaller if name in settings}}, model)
-        with torch.enable_grad(), run_untouched(model), unusable("a model of the same settings"):
-            built = _built(kind, made, model.env, "cpu")
-            if not isinstance(model, DistributionalPPO):
-                extra = restored_extra(model, built)
+        built, mine, theirs = _both(model)
     except (StateError, CheckpointError) as error:
         yield getattr(error, "reason", str(error))
         return
-    mine, theirs = dict(vars(model)), dict(vars(built))
-    own_settings = settings.keys() - {"policy"}  # by which name a model has its network
-    is_own = kind not in ALGORITHMS.values()
-    if isinstance(model, DistributionalPPO):  # whose subclasses may name their own parts
-        own_parts = [getattr(kind, name) is not getattr(DistributionalPPO, name) for name in _PARTS]
-        is_own = kind is not DistributionalPPO and not any(own_parts)
-    for name in list(mine):
-        is_compared = is_own or name in theirs or hasattr(kind, name)
-        if name in own_settings | _BY_THEMSELVES or not is_compared:
-            del mine[name]
-    for name in own_settings - {"action_noise", *smaller}:
-        mine[name], theirs[name] = settings[name], setting(built, name)
     noise: Any = model.action_noise
     noises = _noises_of(noise)
     mine |= noises
@@ -248,19 +223,42 @@ def _unsaved(model: BaseAlgorithm) -> Iterator[str]:
     optimizers, variables = model._get_torch_save_params()
     held = {"policy", *optimizers, *variables, *(f"policy.{name}" for name in ("optimizer", *optimizers))}
     held |= {f"{name}.noise_prev" for name in noises}
-    for name, (value, restored) in extra.items():
-        mine[name], theirs[name] = value, restored
-        if isinstance(value, torch.nn.Module | torch.optim.Optimizer):
-            held.add(name)
-    if is_own:
-        is_registered = isinstance(model, DistributionalPPO)
-        advice += f", or {'make a part of it in' if is_registered else 'name it in'} {kind.__name__}."
-        advice += "_state_parts" if is_registered else "extra_state"
-    theirs = {name: theirs[name] for name in mine if name in theirs}
-    both = vars(model), vars(built)
-    owners = [(model, built), *((both[0][name], both[1].get(name)) for name in _REGISTERED if name in both[0])]
-    for path, text, expected in differences(mine, theirs, held, owners):
+    if not isinstance(model, DistributionalPPO):
+        held |= {name for name in extra_names(model) if isinstance(mine.get(name), nn.Module | torch.optim.Optimizer)}
+    if _is_own(model):
+        place = "_state_parts" if isinstance(model, DistributionalPPO) else "extra_state"
+        advice += f", or name it in {type(model).__name__}.{place}"
+    for path, text, expected in differences(mine, theirs, held, (model, built)):
         yield f"{path} is {text}, and of a model that is loaded it would be {expected}; {advice}"
+
+
+def _both(model: BaseAlgorithm) -> tuple[BaseAlgorithm, dict[str, Any], dict[str, Any]]:
+    """Return a new model of copies of the same settings, and what is to be equal in both, by name."""
+    smaller = {"buffer_size": model.n_envs, "verbose": 0}
+    settings = {name: setting(model, name) for name in setting_names(type(model))}
+    made = {**settings, **{name: smaller[name] for name in smaller if name in settings}}
+    environments = {id(each): each for each in made.values() if isinstance(each, VecEnv | gym.Env)}
+    with torch.enable_grad(), run_untouched(model), unusable("a model of copies of the same settings"):
+        built = _built(type(model), deepcopy(made, environments), model.env, "cpu")
+        if not isinstance(model, DistributionalPPO):
+            copy_extra(model, built)
+    named = settings.keys() - {"policy"}  # by which name a model has its network
+    kept = {name: each for name, each in vars(model).items() if name not in named | _BY_THEMSELVES}
+    if not _is_own(model):
+        kept = {name: each for name, each in kept.items() if name in vars(built) or hasattr(type(model), name)}
+    theirs = {name: each for name, each in vars(built).items() if name in kept}
+    for name in named - {"action_noise", *smaller}:
+        values = (settings[name], setting(built, name))
+        kept[name], theirs[name] = (each.item() if isinstance(each, np.generic) else each for each in values)
+    return built, kept, theirs
+
+
+def _is_own(model: BaseAlgorithm) -> bool:
+    """Return whether a class of the user's may have attributes that no part of a file is of."""
+    names_parts = (
+        isinstance(model, DistributionalPPO) and type(model)._state_parts is not DistributionalPPO._state_parts
+    )
+    return type(model) not in (*ALGORITHMS.values(), DistributionalPPO) and not names_parts
 
 
 def _noises_of(noise: Any) -> dict[str, Any]:
@@ -313,17 +311,10 @@ def _obstacles_of_parts(model: BaseAlgorithm, name: str) -> Iterator[str]:
         yield "the replay buffer keeps info dicts, which no file can hold; make it with copy_info_dict=False"
 
 
-def _is_in_rollout(model: BaseAlgorithm) -> bool:
-    """Return whether ``learn()`` was left after a step, and before the rest of what belongs to it.
-
-    Off-policy algorithms reckon their progress after every step, and the others after every rollout.
-    """
-    if model.num_timesteps == model._num_timesteps_at_start:
-        return False
-    before = model._current_progress_remaining
-    model._update_current_progress_remaining(model.num_timesteps, model._total_timesteps)
-    now, model._current_progress_remaining = model._current_progress_remaining, before
-    return now != before
+def _is_in_rollout(model: Any) -> bool:
+    """Return whether ``learn()`` has ended before it reckoned its progress: after every rollout, or step off policy."""
+    steps, total = model.num_timesteps, model._total_timesteps
+    return bool(steps != model._num_timesteps_at_start and model._current_progress_remaining != 1.0 - steps / total)
 
 
 def _missing(model: BaseAlgorithm, name: str) -> Iterator[str]:

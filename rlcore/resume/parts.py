@@ -321,35 +321,26 @@ def _restore_extra(model: BaseAlgorithm, state: StateDict) -> None:
             setattr(model, name, type(own)(value) if isinstance(own, np.generic) else value)
 
 
-def restored_extra(model: BaseAlgorithm, built: BaseAlgorithm) -> dict[str, tuple[Any, Any]]:
-    """Restore what ``extra_state`` names into another model; return what is to be equal in both, by name."""
-    state: Any = snapshot(_capture_extra(model))
-    if state is None:
-        return {}
-    _restore_extra(built, state)
-    both = {name: (getattr(model, name), getattr(built, name)) for name in extra_names(model)}
-    kept = torch.nn.Module | torch.optim.Optimizer
-    for name, (own, restored) in both.items():
-        if isinstance(own, SupportsState) and not isinstance(own, kept):
-            both[name] = _extra(own, name), _extra(restored, name)
-    return both
+def copy_extra(model: BaseAlgorithm, built: BaseAlgorithm) -> None:
+    """Restore what ``extra_state`` names into another model, as a load does."""
+    if (state := _capture_extra(model)) is not None:
+        _restore_extra(built, snapshot(state))  # type: ignore[arg-type]
 
 
 @contextmanager
 def run_untouched(model: BaseAlgorithm) -> Iterator[None]:
     """Leave the global generators as they were, and the environments, which a subclass's constructor may reset."""
+
+    def run() -> dict[str, StateDict]:
+        return {"environments": _capture_env(model), "generators": _capture_generators(model)}
+
+    is_stock = type(model).__module__.startswith(("stable_baselines3.", "sb3_contrib.", "rlcore."))
+    before = {} if is_stock else run()
     with generators_untouched():
-        if type(model).__module__.startswith(("stable_baselines3.", "sb3_contrib.", "rlcore.")):
-            yield
-            return
-        before = _capture_env(model), _capture_generators(model)
-        try:
-            yield
-        finally:
-            after = _capture_env(model), _capture_generators(model)
-            if any(differences({"run": before}, {"run": after})):
-                _restore_env(model, before[0])
-                _restore_generators(model, before[1])
+        yield
+        if before and any(differences(before, run())):
+            _restore_env(model, before["environments"])
+            _restore_generators(model, before["generators"])
 
 
 def training_state(model: BaseAlgorithm) -> TrainingState:

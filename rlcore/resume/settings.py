@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 from enum import Enum
-from types import CellType, FunctionType
 from typing import Any, Final
 
-import gymnasium as gym
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
@@ -18,7 +15,6 @@ from stable_baselines3.common.noise import (
     OrnsteinUhlenbeckActionNoise,
     VectorizedActionNoise,
 )
-from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.formats import constructor_names
@@ -71,21 +67,6 @@ def setting(model: BaseAlgorithm, name: str) -> Any:
         )
         return None if value is chosen else value  # given, it would be warned of with n_steps
     return dict(value) if name == "policy_kwargs" else value
-
-
-def copied(settings: Mapping[str, Any], model: BaseAlgorithm) -> dict[str, Any]:
-    """Return settings that a second constructor may change, closures of schedules included."""
-    memo: dict[int, Any] = {id(each): each for each in (model, model.env)}
-    memo |= {id(each): each for each in settings.values() if isinstance(each, VecEnv | gym.Env)}
-    for each in settings.values():
-        function = getattr(each, "value_schedule", each)
-        if isinstance(function, FunctionType) and (function.__closure__ or vars(function)):
-            cells = tuple(CellType(deepcopy(cell.cell_contents, memo)) for cell in function.__closure__ or ())
-            made = FunctionType(function.__code__, function.__globals__, closure=cells, argdefs=function.__defaults__)
-            made.__kwdefaults__ = function.__kwdefaults__
-            vars(made).update(deepcopy(vars(function), memo))
-            memo[id(function)] = made
-    return deepcopy(dict(settings), memo)
 
 
 def encode_setting(model: BaseAlgorithm, name: str) -> StateValue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import weakref
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
@@ -21,7 +21,14 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
 
-SEPARATE: Final = (VecEnv, gym.Env, Logger, torch.distributions.Distribution)
+from rlcore.envs.resumable import SupportsState
+from rlcore.optim.scaler import VarianceGradientScaler
+from rlcore.ppo.adaptive import EntropySchedule, KLPenalty, ReturnScale
+
+SEPARATE: Final = (
+    *(VecEnv, gym.Env, Logger, torch.distributions.Distribution),
+    *(ReturnScale, EntropySchedule, KLPenalty, VarianceGradientScaler),
+)
 """What is saved by itself, and what every forward pass makes again."""
 FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
@@ -41,7 +48,7 @@ def differences(
     model: Mapping[str, Any],
     built: Mapping[str, Any],
     held: Collection[str] = (),
-    owners: Iterable[tuple[object, object]] = (),
+    owners: tuple[object, object] = (None, None),
 ) -> Iterator[Difference]:
     """Yield the path of each difference between attributes of two models, and what is there in either.
 
@@ -49,16 +56,16 @@ def differences(
     functions refer to, and tensors outside of the state dict. The values that a file holds are left out.
 
     :param held: paths whose tensors a file holds; they are compared first, as others may refer to them
-    :param owners: pairs of objects that are not compared, such as the models
+    :param owners: the models
     """
     first = sorted(model, key=lambda name: name not in held)
     yield from _Comparison(frozenset(held), owners).parts({n: model[n] for n in first}, built, "", is_held=False)
 
 
 class _Comparison:
-    def __init__(self, held: frozenset[str], owners: Iterable[tuple[object, object]]) -> None:
+    def __init__(self, held: frozenset[str], owners: tuple[object, object]) -> None:
         self.held = held
-        self.seen = {id(pair[0]): pair for pair in owners}  # both, so that no id comes again
+        self.seen = {id(owners[0]): owners}  # both, so that no id comes again
         self.stored: dict[int, int] = {}  # size by address, in bytes
 
     def of(self, one: Any, other: Any, path: str, *, is_held: bool) -> Iterator[Difference]:
@@ -71,27 +78,26 @@ class _Comparison:
         if id(one) in self.seen:
             if self.seen[id(one)][1] is not other:
                 yield path, "shared with another part", "one of its own"
-        elif not _are_alike(type(one), type(other)):
-            yield path, _described(one), _described(other)
-        elif isinstance(one, LEAVES):
-            if one != other and (one == one or other == other):
-                yield path, _described(one), _described(other)
-        elif isinstance(one, FUNCTIONS) and _code(one) != _code(other):
-            yield path, f"{_described(one)} {getattr(one, '__qualname__', '')}".rstrip(), "another"
-        else:
+        elif (texts := _unlike(one, other)) is not None:
+            yield path, *texts
+        elif not isinstance(one, LEAVES):
             self.seen[id(one)] = one, other
-            if isinstance(one, Tensor | np.ndarray):
-                yield from _tensor(one, other, path, is_held)
-                yield from self.parts(_vars(one), _vars(other), f"{path}.", is_held=False)
-            elif isinstance(one, nn.Module):
-                yield from self._modules(one, other, path, is_held)
-            elif isinstance(one, torch.optim.Optimizer):
-                yield from self._optimizers(one, other, path, is_held)
-            else:
-                mine, theirs = _parts(one), _parts(other)
-                yield from self.parts(mine, theirs, path, is_held=is_held)
-                if not mine:
-                    yield from _whole(one, other, path)
+            yield from self._inside(one, other, path, is_held)
+
+    def _inside(self, one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
+        """Compare what two objects of one type refer to."""
+        if isinstance(one, Tensor | np.ndarray):
+            yield from _tensor(one, other, path, is_held)
+            yield from self.parts(_vars(one), _vars(other), f"{path}.", is_held=False)
+        elif isinstance(one, nn.Module):
+            yield from self._modules(one, other, path, is_held)
+        elif isinstance(one, torch.optim.Optimizer):
+            yield from self._optimizers(one, other, path, is_held)
+        else:
+            mine, theirs = _parts(one), _parts(other)
+            yield from self.parts(mine, theirs, path, is_held=is_held)
+            if not mine and not theirs:
+                yield from _whole(one, other, path)
 
     def _is_derived(self, value: Any, built: Any) -> bool:
         """Return whether the constructor computes a tensor from others, or it is a view of one that was compared."""
@@ -166,11 +172,20 @@ class _Comparison:
             yield f"{path}.state", f"of {len(one.state)} parameters", "empty"
 
 
+def _unlike(one: Any, other: Any) -> tuple[str, str] | None:
+    """Return what two objects are that have different types, values or code; None for all others."""
+    if isinstance(one, FUNCTIONS) and isinstance(other, FUNCTIONS) and _code(one) != _code(other):
+        return f"{_described(one)} {getattr(one, '__qualname__', '')}".rstrip(), "another"
+    is_same = not isinstance(one, LEAVES) or one == other or (one != one and other != other)
+    return None if is_same and _are_alike(type(one), type(other)) else (_described(one), _described(other))
+
+
 def _tensor(one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
     """Compare two tensors or arrays. Convolutions of another order of axes in memory round in another way."""
     forms = [(each.shape, each.dtype, isinstance(each, Tensor) and _strides(each)) for each in (one, other)]
     if forms[0] != forms[1]:
-        yield path, *(f"{_described(each)}, {each.dtype} with strides {_strides(each)}" for each in (one, other))
+        texts = [f"{_described(each)}, {each.dtype} with strides {_strides(each)}" for each in (one, other)]
+        yield path, texts[0], texts[1]
     elif not (is_held or _equal(one, other)):
         yield path, f"{_described(one)} that has changed", "as it was made"
 
@@ -188,10 +203,11 @@ def _code(function: Any) -> object:
 
 def _whole(one: Any, other: Any, path: str) -> Iterator[Difference]:
     """Compare two objects without visible parts, such as counters, by their texts."""
-    text, is_of_python = repr(one), any({"__dict__", "__slots__"} & vars(kind).keys() for kind in type(one).__mro__)
-    if " at 0x" not in text:
-        if text != repr(other):
-            yield path, text[:60], repr(other)[:60]
+    texts, kinds = [repr(one), repr(other)], [vars(kind) for kind in type(one).__mro__]
+    is_of_python = any("__module__" in kind and ("__dict__" in kind or "__slots__" in kind) for kind in kinds)
+    if " at 0x" not in texts[0]:
+        if texts[0] != texts[1]:
+            yield path, texts[0][:60], texts[1][:60]
     elif not is_of_python and type(one) is not object:  # a mere mark
         yield path, f"{_described(one)}, which shows nothing of its state", "one that was not used"
 
@@ -209,6 +225,8 @@ def _attributes(module: nn.Module) -> dict[str, Any]:
 
 def _parts(value: Any) -> dict[str, Any]:
     """Return what an object refers to, by what comes after its own path."""
+    if isinstance(value, SupportsState):  # such as a torch.Generator
+        return {".state": value.get_state()}
     own = {f".{name}": getattr(value, name) for name in _slots(value) if hasattr(value, name)}
     own |= {f".{name}": each for name, each in _vars(value).items()}
     if isinstance(value, BaseBuffer | Distribution):
@@ -218,14 +236,9 @@ def _parts(value: Any) -> dict[str, Any]:
 
 def _content(value: Any) -> dict[str, Any]:
     """Return what an object refers to by other means than attributes."""
-    if isinstance(value, np.random.Generator):
-        value = value.bit_generator
-    if isinstance(value, np.random.BitGenerator):
-        return {".state": repr(value.state), ".spawned": getattr(value.seed_seq, "n_children_spawned", 0)}
-    if isinstance(value, np.random.RandomState):
-        return {".state": repr(value.get_state())}
-    if isinstance(value, torch.Generator):
-        return {".state": value.get_state()}
+    if isinstance(value, np.random.Generator | np.random.BitGenerator):
+        bits: Any = getattr(value, "bit_generator", value)
+        return {".state": repr(bits.state), ".spawned": bits.seed_seq.n_children_spawned}
     if isinstance(value, random.Random):
         return {".state": repr(value.getstate())}
     if isinstance(value, list | tuple | deque):

@@ -175,9 +175,7 @@ Observations = NDArray[Any] | dict[str, NDArray[Any]]
 def capture_position(model: BaseAlgorithm) -> StateDict | None:
     """Return what the next step starts from, or None before the model has reset its environments.
 
-    ``observations`` are those that the policy reads, ``original_observations`` those before VecNormalize. ``axes`` is
-    the order of the axes of ``observations`` in memory: that of images is not as their shape, and convolutions round by
-    it.
+    ``observations`` are those that the policy reads, ``original_observations`` those before VecNormalize.
     """
     now: Any = model  # SB3 declares what it sets later as None
     if now._last_obs is None:
@@ -186,7 +184,6 @@ def capture_position(model: BaseAlgorithm) -> StateDict | None:
         "observations": to_state(now._last_obs),
         "original_observations": to_state(now._last_original_obs),
         "episode_starts": torch.as_tensor(now._last_episode_starts),
-        "axes": _axes(now._last_obs),
     }
 
 
@@ -196,8 +193,7 @@ def fit_position(state: object, lstm: StateDict, where: str, space: spaces.Space
     :param lstm: the form of the LSTM states, by name
     :raises StateError: of other observations, environments or LSTMs
     """
-    free: Any = dict.fromkeys(("observations", "original_observations", "episode_starts"), FREE)
-    free["axes"] = Rule(free=True, may_lack=True)  # in files of earlier versions
+    free = dict.fromkeys(("observations", "original_observations", "episode_starts"), FREE)
     like: dict[Any, Any] = {**lstm, **dict.fromkeys(free)}
     fitted: dict[str, Any] = fit(state, like, where, free)
     starts = fitted["episode_starts"]
@@ -212,33 +208,24 @@ def fit_position(state: object, lstm: StateDict, where: str, space: spaces.Space
 def restore_position(model: BaseAlgorithm, fitted: Mapping[str, Any]) -> None:
     """Let the next step start from what :func:`fit_position` returned; the LSTM states are left to the caller."""
     now: Any = model
-    now._last_obs = _laid_out(from_state(fitted["observations"]), fitted.get("axes"))
+    now._last_obs = from_state(fitted["observations"])
     now._last_original_obs = from_state(fitted["original_observations"])
     now._last_episode_starts = fitted["episode_starts"].cpu().numpy().copy()
 
 
-def _axes(observations: Any) -> Any:
-    """Return the axes of an array, or of each of a dict, from the longest stride to the shortest."""
-    if isinstance(observations, Mapping):
-        return {key: _axes(part) for key, part in observations.items()}
-    return np.argsort([-stride for stride in observations.strides], kind="stable").tolist()
-
-
-def _laid_out(observations: Any, axes: Any) -> Any:
-    """Return observations with their axes in memory in an order of :func:`_axes`; None for that of their shape."""
-    if axes is None or isinstance(observations, Mapping):
-        return axes and {key: _laid_out(part, axes[key]) for key, part in observations.items()} or observations
-    return np.ascontiguousarray(observations.transpose(axes)).transpose(np.argsort(axes))
-
-
 def to_state(observations: Observations | None) -> StateValue:
-    """Return a tensor for an array, a dict for a Dict; an array of a type that torch lacks is encoded as its bytes."""
+    """Return a tensor for an array, a dict for a Dict.
+
+    An array of a type that torch lacks is encoded as its bytes, and so is one whose axes have another order in memory,
+    such as images: convolutions round by it.
+    """
     if observations is None:
         return None
     if isinstance(observations, Mapping):
         return {key: to_state(part) for key, part in observations.items()}
     tensor = torch.as_tensor(observations)
-    return tensor if tensor.dtype in DTYPES.values() else codec.encode(observations, "observations")
+    is_plain = tensor.dtype in DTYPES.values() and tensor.is_contiguous()
+    return tensor if is_plain else codec.encode(observations, "observations")
 
 
 def from_state(state: Any) -> Any:
