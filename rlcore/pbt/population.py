@@ -271,9 +271,9 @@ def read_state(folder: Path) -> dict[str, Any] | None:
     """
     path, members, lineage = folder / STATE_FILE, folder / MEMBERS, folder / LINEAGE_FILE
     if path.exists():
-        with refusals_name(path, "read"):
-            content = bytes_of(path).tobytes()
         try:
+            with refusals_name(path, "read"):
+                content = bytes_of(path).tobytes()
             state: Any = json.loads(content)
             if not isinstance(state, dict) or {name: type(each) for name, each in state.items()} != STATE_FORM:
                 raise ValueError(f"it does not hold {', '.join(STATE_FORM)} of their types")

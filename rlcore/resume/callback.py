@@ -31,11 +31,11 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 class SaveExactly(BaseCallback):
     """Saves what :func:`load_exact` continues: every ``every`` timesteps, on SIGTERM and Ctrl-C, and at the end.
 
-    It saves between an update and the next rollout, as the middle of a rollout cannot be continued. After a signal,
-    ``learn()`` saves there and returns; ``stopped_by`` has the signal's number then. The model in memory has made one
-    more step, so continue with the file. A second signal does at once what it did before training. With SubprocVecEnv
-    it saves only on a SIGTERM that is sent to the main process alone: Ctrl-C ends the workers before they give their
-    state.
+    Give it first in a list. It saves between an update and the next rollout, which has no middle to go on from. After a
+    signal, ``learn()`` saves there and returns; ``stopped_by`` has the signal's number then. The model in memory has
+    made one more step, so continue with the file. A second signal does at once what it did before training. With
+    SubprocVecEnv it saves only on a SIGTERM that is sent to the main process alone: Ctrl-C ends the workers before they
+    give their state.
 
     :param folder: for the files ``<name>_<timesteps>.zip``
     :param every: timesteps, as ``num_timesteps`` counts them, between two files
@@ -82,10 +82,7 @@ class SaveExactly(BaseCallback):
                 self._former[number] = signal.signal(number, self._note)
 
     def _lock(self) -> ExitStack:
-        """Keep other processes from saving under this name; a callback whose ``learn()`` failed holds it no more.
-
-        Then the folder has no files of another run, and what killed writers left is of no use.
-        """
+        """Keep others from saving under this name, and refuse files of another run; remove what killed writers left."""
         if (holder := _HOLDERS.pop(self._place, None)) is not None:
             holder.close()
         with ExitStack() as held:

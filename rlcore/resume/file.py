@@ -41,12 +41,12 @@ from rlcore.envs import vec_state
 from rlcore.envs.resumable import SupportsState
 from rlcore.errors import CallOrderError, CheckpointError, StateError
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.resume.parts import copy_extra, extra_names, run_untouched, training_state
+from rlcore.resume.parts import extra_names, training_state
 from rlcore.resume.settings import LACKING, NOISES, decode_settings, encode_setting, setting, setting_names
 from rlcore.resume.unsaved import differences
 from rlcore.state.network import require_network
 from rlcore.state.progress import FORM, WINDOWS
-from rlcore.state.training import Scope, apply_generators, capture_generators
+from rlcore.state.training import Scope, apply_generators, capture_generators, generators_untouched, snapshot
 from rlcore.state.tree import Rule, fit
 from rlcore.types import StateDict
 
@@ -55,6 +55,7 @@ ALGORITHMS: Final[dict[str, type[BaseAlgorithm]]] = {
     for algorithm in (PPO, A2C, DQN, SAC, TD3, TRPO, RecurrentPPO, TQC, QRDQN, MaskablePPO)
 }
 """The algorithms of Stable-Baselines3, by their names in files."""
+_STOCK: Final = (*ALGORITHMS.values(), DistributionalPPO)
 BUFFERS = (
     *(ReplayBuffer, DictReplayBuffer, NStepReplayBuffer, buffers.RolloutBuffer, buffers.DictRolloutBuffer),
     *(MaskableRolloutBuffer, MaskableDictRolloutBuffer, HerReplayBuffer),
@@ -238,10 +239,16 @@ def _both(model: BaseAlgorithm) -> tuple[BaseAlgorithm, dict[str, Any], dict[str
     settings = {name: setting(model, name) for name in setting_names(type(model))}
     made = {**settings, **{name: smaller[name] for name in smaller if name in settings}}
     environments = {id(each): each for each in made.values() if isinstance(each, VecEnv | gym.Env)}
-    with torch.enable_grad(), run_untouched(model), unusable("a model of copies of the same settings"):
+    state: Any = training_state(model)
+    scopes = [Scope.RUN] if type(model) not in _STOCK else []  # whose constructor may use the environments
+    before = state.capture(*scopes)
+    with torch.enable_grad(), generators_untouched(), unusable("a model of copies of the same settings"):
         built = _built(type(model), deepcopy(made, environments), model.env, "cpu")
-        if not isinstance(model, DistributionalPPO):
-            copy_extra(model, built)
+        if not isinstance(model, DistributionalPPO) and (extra := state.parts["extra"].capture()) is not None:
+            training_state(built).parts["extra"].restore(snapshot(extra))  # type: ignore[arg-type]
+        if any(differences(before, state.capture(*scopes))):
+            for key in ("environments", "generators"):
+                state.parts[key].restore(before[key])
     named = settings.keys() - {"policy"}  # by which name a model has its network
     kept = {name: each for name, each in vars(model).items() if name not in named | _BY_THEMSELVES}
     if not _is_own(model):
@@ -255,10 +262,8 @@ def _both(model: BaseAlgorithm) -> tuple[BaseAlgorithm, dict[str, Any], dict[str
 
 def _is_own(model: BaseAlgorithm) -> bool:
     """Return whether a class of the user's may have attributes that no part of a file is of."""
-    names_parts = (
-        isinstance(model, DistributionalPPO) and type(model)._state_parts is not DistributionalPPO._state_parts
-    )
-    return type(model) not in (*ALGORITHMS.values(), DistributionalPPO) and not names_parts
+    parts = getattr(type(model), "_state_parts", DistributionalPPO._state_parts)
+    return type(model) not in _STOCK and parts is DistributionalPPO._state_parts
 
 
 def _noises_of(noise: Any) -> dict[str, Any]:
@@ -285,7 +290,10 @@ def _obstacles(model: BaseAlgorithm) -> Iterator[str]:
     name = type(model).__name__
     if not isinstance(model, DistributionalPPO):  # whose registry names every part
         yield from _obstacles_of_parts(model, name)
-    yield from _missing(model, name)
+    if unknown := [each for each in extra_names(model) if not hasattr(model, each)]:
+        yield f"extra_state names {unknown[0]}, and {name} has no such attribute; correct it"
+    if lacking := [each for each in setting_names(type(model)) if setting(model, each) is LACKING]:
+        yield f"the constructor of {name} takes {lacking[0]}, and there is no attribute of this name; keep it as one"
     yield from filter(None, [_env_obstacle(model.env)])
     yield from _unsaved(model)
 
@@ -294,10 +302,7 @@ def _obstacles_of_parts(model: BaseAlgorithm, name: str) -> Iterator[str]:
     if _name_of(type(model)) is None:
         yield f"{name} does not derive from an algorithm that can be saved: DistributionalPPO, {', '.join(ALGORITHMS)}"
     if _is_in_rollout(model):
-        yield (
-            "learn() ended inside of a rollout, so the last observation is of a step before that of the environments; "
-            "use SaveExactly(...), which saves before the next rollout, or save after a learn() that ends by itself"
-        )
+        yield "learn() ended inside of a rollout, which no file continues; use SaveExactly, or save after a whole one"
     if type(model.policy) is not model.policy_class:
         yield f"the policy is a {type(model.policy).__name__}, and the algorithm built a {model.policy_class.__name__}"
     for noise in getattr(model.action_noise, "noises", [model.action_noise]):
@@ -315,14 +320,6 @@ def _is_in_rollout(model: Any) -> bool:
     """Return whether ``learn()`` has ended before it reckoned its progress: after every rollout, or step off policy."""
     steps, total = model.num_timesteps, model._total_timesteps
     return bool(steps != model._num_timesteps_at_start and model._current_progress_remaining != 1.0 - steps / total)
-
-
-def _missing(model: BaseAlgorithm, name: str) -> Iterator[str]:
-    """Yield attributes that a file would need and the model does not have."""
-    if unknown := [each for each in extra_names(model) if not hasattr(model, each)]:
-        yield f"extra_state names {unknown[0]}, and {name} has no such attribute; correct it"
-    if lacking := [each for each in setting_names(type(model)) if setting(model, each) is LACKING]:
-        yield f"the constructor of {name} takes {lacking[0]}, and there is no attribute of this name; keep it as one"
 
 
 def _env_obstacle(env: VecEnv | None) -> str | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -21,7 +19,6 @@ from rlcore.checkpoint import codec
 from rlcore.envs import vec_state
 from rlcore.envs.resumable import SupportsState
 from rlcore.errors import StateError
-from rlcore.resume.unsaved import differences
 from rlcore.state.progress import capture_progress, restore_progress
 from rlcore.state.training import (
     Scope,
@@ -35,10 +32,8 @@ from rlcore.state.training import (
     from_state,
     generator_from_state,
     generator_state,
-    generators_untouched,
     require_in_space,
     restore_position,
-    snapshot,
     to_state,
 )
 from rlcore.state.tree import FREE, SAME, Rule, fit, fit_optimizer, misfit
@@ -319,28 +314,6 @@ def _restore_extra(model: BaseAlgorithm, state: StateDict) -> None:
             ):
                 raise misfit(where, f"a {type(own).__name__}", value)
             setattr(model, name, type(own)(value) if isinstance(own, np.generic) else value)
-
-
-def copy_extra(model: BaseAlgorithm, built: BaseAlgorithm) -> None:
-    """Restore what ``extra_state`` names into another model, as a load does."""
-    if (state := _capture_extra(model)) is not None:
-        _restore_extra(built, snapshot(state))  # type: ignore[arg-type]
-
-
-@contextmanager
-def run_untouched(model: BaseAlgorithm) -> Iterator[None]:
-    """Leave the global generators as they were, and the environments, which a subclass's constructor may reset."""
-
-    def run() -> dict[str, StateDict]:
-        return {"environments": _capture_env(model), "generators": _capture_generators(model)}
-
-    is_stock = type(model).__module__.startswith(("stable_baselines3.", "sb3_contrib.", "rlcore."))
-    before = {} if is_stock else run()
-    with generators_untouched():
-        yield
-        if before and any(differences(before, run())):
-            _restore_env(model, before["environments"])
-            _restore_generators(model, before["generators"])
 
 
 def training_state(model: BaseAlgorithm) -> TrainingState:

@@ -41,14 +41,13 @@ OF_THE_RUN: Final = {"params", "lr", "initial_lr", "seed"}
 """Entries of an optimizer's groups that its saved state has."""
 OF_OPTIMIZERS: Final = {"state", "param_groups", "defaults"}
 OF_MODULES: Final = frozenset(vars(nn.Module()))
+OF_PYTHON: Final = {"__dict__", "__slots__"}
 Difference = tuple[str, str, str]
+Parts = Mapping[str, Any]
 
 
 def differences(
-    model: Mapping[str, Any],
-    built: Mapping[str, Any],
-    held: Collection[str] = (),
-    owners: tuple[object, object] = (None, None),
+    model: Parts, built: Parts, held: Collection[str] = (), owners: tuple[object, object] = (None, None)
 ) -> Iterator[Difference]:
     """Yield the path of each difference between attributes of two models, and what is there in either.
 
@@ -95,9 +94,8 @@ class _Comparison:
             yield from self._optimizers(one, other, path, is_held)
         else:
             mine, theirs = _parts(one), _parts(other)
-            yield from self.parts(mine, theirs, path, is_held=is_held)
-            if not mine and not theirs:
-                yield from _whole(one, other, path)
+            is_whole = not mine and not theirs
+            yield from _whole(one, other, path) if is_whole else self.parts(mine, theirs, path, is_held=is_held)
 
     def _is_derived(self, value: Any, built: Any) -> bool:
         """Return whether the constructor computes a tensor from others, or it is a view of one that was compared."""
@@ -106,12 +104,13 @@ class _Comparison:
         is_view = 0 < value.nbytes <= self.stored.get(value.data_ptr(), 0)
         return is_view or (isinstance(built, Tensor) and built.grad_fn is not None)
 
-    def parts(
-        self, one: Mapping[str, Any], other: Mapping[str, Any], path: str, *, is_held: bool
-    ) -> Iterator[Difference]:
+    def parts(self, one: Parts, other: Parts, path: str, *, is_held: bool) -> Iterator[Difference]:
         """Compare what two objects refer to, by what comes after their path."""
         for name in {**one, **other}:
-            if name in one and name in other:
+            if name.endswith("_hooks") and isinstance(one.get(name) or {}, dict):
+                if (hooks := _hooks(one.get(name))) != _hooks(other.get(name)):
+                    yield f"{path}{name}", hooks, _hooks(other.get(name))
+            elif name in one and name in other:
                 yield from self.of(one[name], other[name], f"{path}{name}", is_held=is_held)
             elif not _is_ours(one.get(name, other.get(name))):
                 texts = [_described(each[name]) if name in each else "missing" for each in (one, other)]
@@ -122,9 +121,6 @@ class _Comparison:
         if names[0] != names[1]:
             yield path, names[0], names[1]
             return
-        for key in sorted(OF_MODULES):
-            if key.endswith("_hooks") and (hooks := _hooks(vars(one)[key])) != _hooks(vars(other)[key]):
-                yield f"{path}.{key}", hooks, _hooks(vars(other)[key])
         if one.training != other.training and not f"{path}.".startswith("policy."):  # which every update switches
             yield f"{path}.training", str(one.training), str(other.training)
         unsaved = one._non_persistent_buffers_set
@@ -147,9 +143,9 @@ class _Comparison:
         if isinstance(one, nn.Parameter):
             if one.requires_grad != other.requires_grad and not path.startswith("policy."):  # whose file has it
                 yield f"{path}.requires_grad", str(one.requires_grad), str(other.requires_grad)
-            for key in ("_backward_hooks", "_post_accumulate_grad_hooks"):
-                if (hooks := _hooks(getattr(one, key))) != _hooks(getattr(other, key, None)):
-                    yield f"{path}.{key}", hooks, _hooks(getattr(other, key, None))
+            names = ("_backward_hooks", "_post_accumulate_grad_hooks")
+            hooks = [{name: getattr(each, name, None) for name in names} for each in (one, other)]
+            yield from self.parts(hooks[0], hooks[1], f"{path}.", is_held=False)
 
     def _optimizers(self, one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
         groups = [[len(group["params"]) for group in each.param_groups] for each in (one, other)]
@@ -164,9 +160,6 @@ class _Comparison:
                 yield f"{path}.param_groups[{number}]['params']", "in another order", "as the constructor gave them"
         if not type(one).__module__.startswith("rlcore."):
             mine, theirs = ({n: v for n, v in vars(each).items() if n not in OF_OPTIMIZERS} for each in (one, other))
-            for name in [each for each in mine if each.endswith("_hooks")]:
-                if _hooks(mine.pop(name)) != _hooks(theirs.pop(name, None)):
-                    yield f"{path}.{name}", _hooks(vars(one)[name]), _hooks(vars(other).get(name))
             yield from self.parts(mine, theirs, f"{path}.", is_held=False)
         if one.state and not is_held:
             yield f"{path}.state", f"of {len(one.state)} parameters", "empty"
@@ -174,41 +167,40 @@ class _Comparison:
 
 def _unlike(one: Any, other: Any) -> tuple[str, str] | None:
     """Return what two objects are that have different types, values or code; None for all others."""
-    if isinstance(one, FUNCTIONS) and isinstance(other, FUNCTIONS) and _code(one) != _code(other):
-        return f"{_described(one)} {getattr(one, '__qualname__', '')}".rstrip(), "another"
+    if isinstance(one, FUNCTIONS) and isinstance(other, FUNCTIONS):
+        codes = [getattr(getattr(each, "__func__", each), "__code__", each.__qualname__) for each in (one, other)]
+        if codes[0] != codes[1]:
+            return f"{_described(one)} {getattr(one, '__qualname__', '')}".rstrip(), "another"
     is_same = not isinstance(one, LEAVES) or one == other or (one != one and other != other)
     return None if is_same and _are_alike(type(one), type(other)) else (_described(one), _described(other))
 
 
 def _tensor(one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
     """Compare two tensors or arrays. Convolutions of another order of axes in memory round in another way."""
-    forms = [(each.shape, each.dtype, isinstance(each, Tensor) and _strides(each)) for each in (one, other)]
+    forms = [f"{_described(each)}, {each.dtype}{_strides(each)}" for each in (one, other)]
     if forms[0] != forms[1]:
-        texts = [f"{_described(each)}, {each.dtype} with strides {_strides(each)}" for each in (one, other)]
-        yield path, texts[0], texts[1]
-    elif not (is_held or _equal(one, other)):
+        yield path, forms[0], forms[1]
+    elif not (is_held or _bytes(one) == _bytes(other)):
         yield path, f"{_described(one)} that has changed", "as it was made"
 
 
-def _strides(value: Any) -> list[int]:
-    """Return the strides of the dimensions in which a step makes a difference."""
-    strides = value.stride() if isinstance(value, Tensor) else value.strides
-    return [step for step, size in zip(strides, value.shape, strict=True) if size > 1]
+def _strides(value: Any) -> str:
+    """Describe the strides of a tensor in the dimensions in which a step makes a difference."""
+    steps = zip(value.stride(), value.shape, strict=True) if isinstance(value, Tensor) else ()
+    return f" with strides {[step for step, size in steps if size > 1]}"
 
 
-def _code(function: Any) -> object:
-    """Return what a function executes."""
-    return getattr(getattr(function, "__func__", function), "__code__", function.__qualname__)
+def _bytes(value: Any) -> bytes:
+    return (value.detach().cpu().numpy() if isinstance(value, Tensor) else value).tobytes()
 
 
 def _whole(one: Any, other: Any, path: str) -> Iterator[Difference]:
     """Compare two objects without visible parts, such as counters, by their texts."""
-    texts, kinds = [repr(one), repr(other)], [vars(kind) for kind in type(one).__mro__]
-    is_of_python = any("__module__" in kind and ("__dict__" in kind or "__slots__" in kind) for kind in kinds)
-    if " at 0x" not in texts[0]:
-        if texts[0] != texts[1]:
-            yield path, texts[0][:60], texts[1][:60]
-    elif not is_of_python and type(one) is not object:  # a mere mark
+    kinds = [vars(kind) for kind in type(one).__mro__]
+    if " at 0x" not in repr(one):
+        if repr(one) != repr(other):
+            yield path, repr(one)[:60], repr(other)[:60]
+    elif type(one) is not object and not any("__module__" in kind and kind.keys() & OF_PYTHON for kind in kinds):
         yield path, f"{_described(one)}, which shows nothing of its state", "one that was not used"
 
 
@@ -220,7 +212,7 @@ def _are_alike(one: type, other: type) -> bool:
 
 def _attributes(module: nn.Module) -> dict[str, Any]:
     """Return what is set on a module and is neither torch's nor a module, such as an alias of one."""
-    return {name: each for name, each in vars(module).items() if name not in OF_MODULES}
+    return {name: each for name, each in vars(module).items() if name not in OF_MODULES or name.endswith("_hooks")}
 
 
 def _parts(value: Any) -> dict[str, Any]:
@@ -271,11 +263,6 @@ def _indexed(entries: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _vars(value: Any) -> dict[str, Any]:
     return vars(value) if hasattr(value, "__dict__") else {}
-
-
-def _equal(one: Any, other: Any) -> bool:
-    arrays = [each.detach().cpu().numpy() if isinstance(each, Tensor) else each for each in (one, other)]
-    return bool(arrays[0].dtype == arrays[1].dtype and arrays[0].tobytes() == arrays[1].tobytes())
 
 
 def _hooks(hooks: Any) -> str:

@@ -214,10 +214,9 @@ def restore_position(model: BaseAlgorithm, fitted: Mapping[str, Any]) -> None:
 
 
 def to_state(observations: Observations | None) -> StateValue:
-    """Return a tensor for an array, a dict for a Dict.
+    """Return a tensor for an array, a dict for a Dict; an array of a type that torch lacks is encoded as its bytes.
 
-    An array of a type that torch lacks is encoded as its bytes, and so is one whose axes have another order in memory,
-    such as images: convolutions round by it.
+    So is one whose axes have another order in memory, as images have: convolutions round by it.
     """
     if observations is None:
         return None
