@@ -135,7 +135,7 @@ def require_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
     :raises CheckpointError: ``model`` cannot be saved exactly; the message says why
     """
     if not os.fspath(path):
-        raise CheckpointError(None, "the path is empty; give that of a file")
+        raise CheckpointError("''", "is no path; give that of a file")
     if (reason := next(_obstacles(model), None)) is not None:
         raise CheckpointError(path_of(path), f"was not written, as training could not continue exactly: {reason}")
 

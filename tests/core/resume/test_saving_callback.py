@@ -234,7 +234,7 @@ def test_a_folder_or_a_path_that_cannot_be_used_is_named(tmp_path: Path) -> None
     for name, message in (("file", "file: is not a folder"), ("folder", "exact.lock: cannot be locked")):
         with pytest.raises(CheckpointError, match=message):
             ppo().learn(16, callback=SaveExactly(tmp_path / name, every=16))
-    with pytest.raises(CheckpointError, match="the path is empty"):
+    with pytest.raises(CheckpointError, match="is no path"):
         save_exact(ppo(), "")
 
 
