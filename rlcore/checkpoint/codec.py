@@ -118,15 +118,18 @@ def _has_keys(value: dict[Any, object]) -> bool:
 
 
 def _parts_of_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
-    """Return an array as its bytes, little-endian: exact for every dtype, also those that torch lacks."""
+    """Return an array as its bytes, little-endian: exact for every dtype and order of its axes in memory."""
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     content = torch.from_numpy(np.frombuffer(little.tobytes(), np.uint8).copy())
-    return {"dtype": array.dtype.name, "shape": list(array.shape), "bytes": content}
+    order: Any = np.argsort([-stride for stride in array.strides], kind="stable")
+    axes = {} if array.flags.c_contiguous else {"axes": order.tolist()}
+    return {"dtype": array.dtype.name, "shape": list(array.shape), "bytes": content, **axes}
 
 
-def _array(*, dtype: object, shape: Any, bytes: Any) -> np.ndarray[Any, Any]:
+def _array(*, dtype: object, shape: Any, bytes: Any, axes: Any = None) -> np.ndarray[Any, Any]:
     numbers = np.frombuffer(bytes.cpu().numpy().tobytes(), _dtype(dtype).newbyteorder("<"))
-    return numbers.reshape(shape).astype(_dtype(dtype))
+    array: np.ndarray[Any, Any] = numbers.reshape(shape).astype(_dtype(dtype))
+    return array if axes is None else np.ascontiguousarray(array.transpose(axes)).transpose(np.argsort(axes))
 
 
 def _dtype(name: object) -> np.dtype[Any]:

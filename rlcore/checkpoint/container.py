@@ -176,15 +176,18 @@ def locked(path: Path) -> Iterator[None]:
 
     The file stays: a process that removes it would let a third make a new one while a second holds the old one.
 
-    :raises CheckpointError: another process holds it
+    :raises CheckpointError: another process holds it, or it cannot be made
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.parent.exists() and not path.parent.is_dir():
+        raise CheckpointError(path.parent, "is not a folder; give another")
     lock = FileLock(path)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout as error:
-        words = "cannot be used, as another process is training in it; wait for it, or give another folder"
-        raise CheckpointError(path.parent, words) from error
+    with refusals_name(path, "locked"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout as error:
+            words = "cannot be used, as another process is training in it; wait for it, or give another folder"
+            raise CheckpointError(path.parent, words) from error
     try:
         yield
     finally:

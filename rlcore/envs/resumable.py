@@ -62,7 +62,10 @@ LAYERS: Final[Mapping[type, Template]] = {
     RescaleAction: {},
     RescaleObservation: {},
 }
+SETTINGS_OF_NORMALIZER: Final = ("training", "norm_obs", "norm_reward", "clip_obs", "clip_reward", "gamma", "epsilon")
+"""Of VecNormalize, which callbacks change; files of earlier versions lack them."""
 _RULES: Final = {
+    **dict.fromkeys(SETTINGS_OF_NORMALIZER, Rule(0.0, finite=False, may_lack=True)),
     **dict.fromkeys(("state", "last_u"), Rule(finite=False, optional=True)),
     "episode_returns": Rule(finite=False),
     **dict.fromkeys(("steps_beyond_terminated", "_elapsed_steps"), Rule(0, LARGEST_COUNT, optional=True)),
@@ -151,7 +154,7 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         for layer in _layers_of(env):
-            if type(layer) not in LAYERS and not isinstance(layer, SupportsState):
+            if type(layer) not in LAYERS and not answers_itself(layer):
                 kind, name = "wrapper" if isinstance(layer, gym.Wrapper) else "environment", type(layer).__name__
                 raise SettingError(
                     "env",
@@ -213,7 +216,13 @@ def _layers_of(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
     layers = [env]
     while isinstance(layers[-1], gym.Wrapper) and not getattr(type(layers[-1]), "answers_for_all", False):
         layers.append(layers[-1].env)
-    return [layer for layer in layers if not isinstance(layer, ResumableEnv)]
+    return [layer for layer in layers if type(layer) is not ResumableEnv]
+
+
+def answers_itself(layer: object) -> bool:
+    """Return whether a class gives the state of its objects, rather than that of what they wrap."""
+    kind = type(layer)
+    return issubclass(kind, SupportsState) and kind.get_state is not ResumableEnv.get_state
 
 
 def _layer_state(layer: Any) -> StateDict:

@@ -25,14 +25,14 @@ from stable_baselines3.common.vec_env import (
     VecTransposeImage,
 )
 
-from rlcore.envs.resumable import LAYERS, ResumableEnv, SupportsState, assign, fitted, saved
+from rlcore.envs.resumable import LAYERS, SETTINGS_OF_NORMALIZER, ResumableEnv, answers_itself, assign, fitted, saved
 from rlcore.errors import StateError
 from rlcore.state.tree import FREE, NOT_NEGATIVE, SAME, Rule, fit
 from rlcore.types import StateDict, StateValue
 
 # Attributes by exact types: a subclass may keep more, so it has to answer for itself.
 _VEC_LAYERS: Final[Mapping[type, tuple[str, ...]]] = {
-    VecNormalize: ("returns",),
+    VecNormalize: ("returns", *SETTINGS_OF_NORMALIZER),
     VecMonitor: ("episode_returns", "episode_lengths", "episode_count"),
     VecCheckNan: (),
     VecFrameStack: (),  # its frames are in an object
@@ -57,7 +57,7 @@ def unsupported_reason(env: VecEnv) -> str | None:
     if not isinstance(base, DummyVecEnv | SubprocVecEnv):
         return f"{type(base).__name__} cannot give the state of its environments; use DummyVecEnv or SubprocVecEnv."
     for layer in _vec_layers(env):
-        if type(layer) not in _VEC_LAYERS and not isinstance(layer, SupportsState):
+        if type(layer) not in _VEC_LAYERS and not answers_itself(layer):
             name = type(layer).__name__
             return f"{name} cannot give its state; implement get_state() and set_state(state) in {name}."
     # get_attr asks the outermost wrapper first, and every object has the module of its class.

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, cast
 
 import numpy as np
 
-from rlcore.checkpoint.container import bytes_of, locked, refusals_name, write_atomic
+from rlcore.checkpoint.container import bytes_of, locked, refusals_name, unusable, write_atomic
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.pbt.hyperparams import Hyperparams, HyperparamValue, PBTConfig, check_explorable, check_warm_up
 from rlcore.pbt.scheduler import PBTScheduler, PopulationMember
@@ -39,6 +39,7 @@ STATE_FILE: Final = "population.json"
 MEMBERS: Final = "members"
 LINEAGE_FILE: Final = "lineage.jsonl"
 LOCK_FILE: Final = "lock"
+STATE_FORM: Final = {"seed": int, "config": dict, "explored_step": int, "lineage_size": int, "scheduler": dict}
 
 _logger = logging.getLogger("rlcore.pbt")
 
@@ -103,7 +104,8 @@ class Population:
             self.scheduler.initialize_population(initial_hyperparams)
         else:
             self._require_same_config(state)
-            self.scheduler.load_state_dict(state["scheduler"])
+            with refusals_name(self.folder / STATE_FILE), unusable("scheduler"):
+                self.scheduler.load_state_dict(state["scheduler"])
             self._explored_step, self._lineage_size = state["explored_step"], state["lineage_size"]
         self._live: list[LiveMember] = []
         self._work: Callable[[MemberTask], TurnResult] = partial(work_from_file, self._recipe)
@@ -265,14 +267,21 @@ def member_seed(seed: int, member_id: int) -> int:
 def read_state(folder: Path) -> dict[str, Any] | None:
     """Read the state that a run last committed, or return None if none was begun.
 
-    :raises CheckpointError: if the file is damaged, or is missing where members have models
+    :raises CheckpointError: if the file or the lineage is damaged, or is missing where members have models
     """
-    path, members = folder / STATE_FILE, folder / MEMBERS
+    path, members, lineage = folder / STATE_FILE, folder / MEMBERS, folder / LINEAGE_FILE
     if path.exists():
         try:
-            return cast(dict[str, Any], json.loads(path.read_bytes()))
-        except ValueError as error:
+            with refusals_name(path, "read"):
+                content = bytes_of(path).tobytes()
+            state: Any = json.loads(content)
+            if not isinstance(state, dict) or {name: type(each) for name, each in state.items()} != STATE_FORM:
+                raise ValueError(f"it does not hold {', '.join(STATE_FORM)} of their types")
+        except (ValueError, RecursionError) as error:
             raise CheckpointError(path, f"is damaged ({error}); give another folder") from error
+        if not lineage.is_file() or lineage.stat().st_size < state["lineage_size"]:
+            raise CheckpointError(lineage, f"is damaged, as {STATE_FILE} counts more bytes; give another folder")
+        return cast(dict[str, Any], state)
     if any(members.glob("*.zip")):
         raise CheckpointError(members, f"holds models whose {STATE_FILE} is missing; give another folder")
     return None

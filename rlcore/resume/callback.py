@@ -31,11 +31,11 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 class SaveExactly(BaseCallback):
     """Saves what :func:`load_exact` continues: every ``every`` timesteps, on SIGTERM and Ctrl-C, and at the end.
 
-    It saves between an update and the next rollout, as the middle of a rollout cannot be continued. After a signal,
-    ``learn()`` saves there and returns; ``stopped_by`` has the signal's number then. The model in memory has made one
-    more step, so continue with the file. A second signal does at once what it did before training. With SubprocVecEnv
-    it saves only on a SIGTERM that is sent to the main process alone: Ctrl-C ends the workers before they give their
-    state.
+    Give it first in a list. It saves between an update and the next rollout, which has no middle to go on from. After a
+    signal, ``learn()`` saves there and returns; ``stopped_by`` has the signal's number then. The model in memory has
+    made one more step, so continue with the file. A second signal does at once what it did before training. With
+    SubprocVecEnv it saves only on a SIGTERM that is sent to the main process alone: Ctrl-C ends the workers before they
+    give their state.
 
     :param folder: for the files ``<name>_<timesteps>.zip``
     :param every: timesteps, as ``num_timesteps`` counts them, between two files
@@ -55,7 +55,7 @@ class SaveExactly(BaseCallback):
         self.stopped_by: int | None = None
         self._former: dict[int, Any] = {}  # handlers by signal
         self._stopping = self._in_rollout = self._is_holder = False
-        self._saved_at = 0
+        self._saved_at = self._began_at = 0
         self._place = (self.folder / f".{name}.lock").absolute()
 
     def _on_training_start(self) -> None:
@@ -69,15 +69,8 @@ class SaveExactly(BaseCallback):
             raise SettingError("callback", f"{parent} does not report rollouts to SaveExactly; give both to learn()")
         self._saved_at = self.model.num_timesteps
         require_exact(self.model, path_of_step(self.folder, self.name, self._saved_at))
+        self._began_at = self._saved_at
         self._lock().close()  # refuse at once; it is held from the first file on
-        steps = [step for step in saved_steps(self.folder, self.name) if step > self._saved_at]
-        later = [step for step in steps if _is_whole(path_of_step(self.folder, self.name, step))]
-        if later:
-            raise CheckpointError(
-                path_of_step(self.folder, self.name, later[-1]),
-                f"is of a later timestep than {self._saved_at}, at which this training begins, so of another run; "
-                "continue it with load_exact, or give another folder or name",
-            )
         self.stopped_by, self._stopping, self._in_rollout, self._is_holder = None, False, False, False
         self._remember_generators()
         if threading.current_thread() is not threading.main_thread():
@@ -89,12 +82,22 @@ class SaveExactly(BaseCallback):
                 self._former[number] = signal.signal(number, self._note)
 
     def _lock(self) -> ExitStack:
-        """Keep other processes from saving under this name; a callback whose ``learn()`` failed holds it no more."""
+        """Keep others from saving under this name, and refuse files of another run; remove what killed writers left."""
         if (holder := _HOLDERS.pop(self._place, None)) is not None:
             holder.close()
-        held = ExitStack()
-        held.enter_context(locked(self._place))
-        return held
+        with ExitStack() as held:
+            held.enter_context(locked(self._place))
+            later = [step for step in saved_steps(self.folder, self.name) if step > self._began_at]
+            for path in filter(_is_whole, (path_of_step(self.folder, self.name, step) for step in reversed(later))):
+                words = (
+                    f"is of a later timestep than {self._began_at}, at which this training begins, so of another run"
+                )
+                raise CheckpointError(path, f"{words}; continue it with load_exact, or give another folder or name")
+            left = re.compile(rf"\.{re.escape(self.name)}_[0-9]+\.zip\.[0-9a-f]{{16}}\.tmp")
+            for path in self.folder.iterdir():
+                if left.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
+            return held.pop_all()
 
     def _remember_generators(self) -> None:
         """Remember the global generators whenever exploration noise is about to be drawn.
@@ -143,7 +146,8 @@ class SaveExactly(BaseCallback):
         except BaseException:  # learn() ends by it, without a call of _on_training_end
             self._restore_handlers()
             raise
-        for step in saved_steps(self.folder, self.name)[: -self.keep]:
+        older = [step for step in saved_steps(self.folder, self.name) if step < self._saved_at]
+        for step in older[: len(older) + 1 - self.keep]:
             path_of_step(self.folder, self.name, step).unlink(missing_ok=True)
 
     def _restore_handlers(self) -> None:
@@ -208,7 +212,7 @@ def path_of_step(folder: Path, name: str, step: int) -> Path:
 def saved_steps(folder: Path, name: str) -> list[int]:
     """Return the timesteps of the files that are there, in ascending order."""
     pattern = re.compile(rf"{re.escape(name)}_(0|[1-9][0-9]*)\.zip")
-    files = [path for path in folder.iterdir() if path.is_file()] if folder.exists() else []
+    files = [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
     found = [pattern.fullmatch(path.name) for path in files]
     return sorted(int(match.group(1)) for match in found if match)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from enum import Enum
-from pathlib import Path
-from types import FrameType, FunctionType, MethodType
+from copy import deepcopy
+from types import FrameType
 from typing import Any, Final
 
+import gymnasium as gym
+import numpy as np
 import torch
 from sb3_contrib import QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
@@ -20,12 +21,12 @@ from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer
 from stable_baselines3.common.noise import VectorizedActionNoise
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.type_aliases import GymEnv
-from stable_baselines3.common.utils import FloatSchedule
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.her import HerReplayBuffer
+from torch import nn
 
 from rlcore.checkpoint import codec
-from rlcore.checkpoint.container import path_of, refusals_name
+from rlcore.checkpoint.container import path_of, refusals_name, unusable
 from rlcore.checkpoint.formats import (
     DEFAULT_ALGORITHM,
     decode_spaces,
@@ -40,13 +41,12 @@ from rlcore.envs import vec_state
 from rlcore.envs.resumable import SupportsState
 from rlcore.errors import CallOrderError, CheckpointError, StateError
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.ppo.construction import make_policy
 from rlcore.resume.parts import extra_names, training_state
 from rlcore.resume.settings import LACKING, NOISES, decode_settings, encode_setting, setting, setting_names
 from rlcore.resume.unsaved import differences
 from rlcore.state.network import require_network
 from rlcore.state.progress import FORM, WINDOWS
-from rlcore.state.training import Scope, apply_generators, capture_generators, generators_untouched
+from rlcore.state.training import Scope, apply_generators, capture_generators, generators_untouched, snapshot
 from rlcore.state.tree import Rule, fit
 from rlcore.types import StateDict
 
@@ -55,6 +55,7 @@ ALGORITHMS: Final[dict[str, type[BaseAlgorithm]]] = {
     for algorithm in (PPO, A2C, DQN, SAC, TD3, TRPO, RecurrentPPO, TQC, QRDQN, MaskablePPO)
 }
 """The algorithms of Stable-Baselines3, by their names in files."""
+_STOCK: Final = (*ALGORITHMS.values(), DistributionalPPO)
 BUFFERS = (
     *(ReplayBuffer, DictReplayBuffer, NStepReplayBuffer, buffers.RolloutBuffer, buffers.DictRolloutBuffer),
     *(MaskableRolloutBuffer, MaskableDictRolloutBuffer, HerReplayBuffer),
@@ -62,7 +63,8 @@ BUFFERS = (
 _BY_THEMSELVES: Final = {
     *("env", "device", "seed", "start_time", "eval_env", "_vec_normalize_env", "n_envs", "action_noise"),
     *("_last_obs", "_last_original_obs", "_last_episode_starts", "_last_lstm_states", "_num_timesteps_at_start"),
-    *("_logger", "_custom_logger", "rollout_buffer", "replay_buffer", *FORM, *WINDOWS),
+    *("_logger", "_custom_logger", *FORM, *WINDOWS),
+    *("pending_state", "_boundary", "_checked_obs"),
 }
 """Attributes that have a part of their own in a file, or come from the caller."""
 
@@ -117,7 +119,7 @@ def write_exact(model: BaseAlgorithm, path: str | os.PathLike[str], global_gener
     """
     require_exact(model, path)
     if isinstance(model, DistributionalPPO):  # it remembers the generators itself
-        model.save(Path(path))
+        model.save(path)  # type: ignore[arg-type]
         return
     with refusals_name(path):
         settings: StateDict = {name: encode_setting(model, name) for name in setting_names(type(model))}
@@ -125,13 +127,15 @@ def write_exact(model: BaseAlgorithm, path: str | os.PathLike[str], global_gener
         state: Any = training_state(model).capture(*Scope)
         state["generators"]["global"] = global_generators
     more: Any = {"seed": model.seed, "device": str(model.device)}
-    write_model_file(Path(path), model, str(_name_of(type(model))), settings=settings, state=state, **more)
+    write_model_file(path, model, str(_name_of(type(model))), settings=settings, state=state, **more)
 
 
 def require_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
     """
     :raises CheckpointError: ``model`` cannot be saved exactly; the message says why
     """
+    if not os.fspath(path):
+        raise CheckpointError("''", "is no path; give that of a file")
     if (reason := next(_obstacles(model), None)) is not None:
         raise CheckpointError(path_of(path), f"was not written, as training could not continue exactly: {reason}")
 
@@ -189,6 +193,7 @@ def load_exact(
             training = training_state(model)
             training.restore(record["state"], expected=tuple(Scope))
             training.resume()
+            model._num_timesteps_at_start = model.num_timesteps
     except BaseException:
         apply_generators(before)
         raise
@@ -206,50 +211,65 @@ def _built(algorithm: type[BaseAlgorithm], settings: Mapping[str, Any], env: Any
 
 def _unsaved(model: BaseAlgorithm) -> Iterator[str]:
     """Yield what of ``model`` no file holds."""
-    held, advice = {"policy", "policy.optimizer"}, "let the constructor make it so, or make it a buffer of a module"
-    mine: dict[str, Any] = {"policy": model.policy}
-    with generators_untouched():
-        if isinstance(model, DistributionalPPO):
-            mine |= {"lr_schedule": model.lr_schedule}
-            built: dict[str, Any] = {"policy": make_policy(model), "lr_schedule": FloatSchedule(model.learning_rate)}
-        else:
-            names, is_own = setting_names(type(model)), type(model) not in ALGORITHMS.values()
-            smaller = {"buffer_size": model.n_envs, "verbose": 0}
-            settings = {name: smaller.get(name, setting(model, name)) for name in names}
-            built = vars(_built(type(model), settings, model.env, "cpu"))
-            apart = {*names, *_BY_THEMSELVES}
-            mine |= {
-                name: each
-                for name, each in vars(model).items()
-                if name not in apart and (is_own or name in built or isinstance(each, FunctionType | MethodType))
-            }
-            for name in ("rollout_buffer", "replay_buffer"):
-                mine |= _numbers_of(name, vars(model).get(name))
-                built |= _numbers_of(name, built.get(name))
-            built = {name: built[name] for name in mine if name in built}
-            noise: Any = model.action_noise
-            noises = _noises_of(noise)
-            mine |= noises
-            built |= dict.fromkeys(noises, getattr(noise, "base_noise", None))
-            held |= {f"{name}.noise_prev" for name in noises}
-            optimizers, variables = model._get_torch_save_params()
-            held |= {*optimizers, *variables, *extra_names(model), *(f"policy.{name}" for name in optimizers)}
-            if is_own:
-                advice += f", or name it in {type(model).__name__}.extra_state"
-    for path, text, expected in differences(mine, built, held):
+    advice = "let the constructor make it so, or make it a buffer of a module"
+    try:
+        built, mine, theirs = _both(model)
+    except (StateError, CheckpointError) as error:
+        yield getattr(error, "reason", str(error))
+        return
+    noise: Any = model.action_noise
+    noises = _noises_of(noise)
+    mine |= noises
+    theirs |= dict.fromkeys(noises, getattr(noise, "base_noise", None))
+    optimizers, variables = model._get_torch_save_params()
+    held = {"policy", *optimizers, *variables, *(f"policy.{name}" for name in ("optimizer", *optimizers))}
+    held |= {f"{name}.noise_prev" for name in noises}
+    if not isinstance(model, DistributionalPPO):
+        held |= {name for name in extra_names(model) if isinstance(mine.get(name), nn.Module | torch.optim.Optimizer)}
+    if _is_own(model):
+        place = "_state_parts" if isinstance(model, DistributionalPPO) else "extra_state"
+        advice += f", or name it in {type(model).__name__}.{place}"
+    for path, text, expected in differences(mine, theirs, held, (model, built)):
         yield f"{path} is {text}, and of a model that is loaded it would be {expected}; {advice}"
+
+
+def _both(model: BaseAlgorithm) -> tuple[BaseAlgorithm, dict[str, Any], dict[str, Any]]:
+    """Return a new model of copies of the same settings, and what is to be equal in both, by name."""
+    smaller = {"buffer_size": model.n_envs, "verbose": 0}
+    settings = {name: setting(model, name) for name in setting_names(type(model))}
+    made = {**settings, **{name: smaller[name] for name in smaller if name in settings}}
+    environments = {id(each): each for each in made.values() if isinstance(each, VecEnv | gym.Env)}
+    state: Any = training_state(model)
+    scopes = [Scope.RUN] if type(model) not in _STOCK else []  # whose constructor may use the environments
+    before = state.capture(*scopes)
+    with torch.enable_grad(), generators_untouched(), unusable("a model of copies of the same settings"):
+        built = _built(type(model), deepcopy(made, environments), model.env, "cpu")
+        if not isinstance(model, DistributionalPPO) and (extra := state.parts["extra"].capture()) is not None:
+            training_state(built).parts["extra"].restore(snapshot(extra))  # type: ignore[arg-type]
+        if any(differences(before, state.capture(*scopes))):
+            for key in ("environments", "generators"):
+                state.parts[key].restore(before[key])
+    named = settings.keys() - {"policy"}  # by which name a model has its network
+    kept = {name: each for name, each in vars(model).items() if name not in named | _BY_THEMSELVES}
+    if not _is_own(model):
+        kept = {name: each for name, each in kept.items() if name in vars(built) or hasattr(type(model), name)}
+    theirs = {name: each for name, each in vars(built).items() if name in kept}
+    for name in named - {"action_noise", *smaller}:
+        values = (settings[name], setting(built, name))
+        kept[name], theirs[name] = (each.item() if isinstance(each, np.generic) else each for each in values)
+    return built, kept, theirs
+
+
+def _is_own(model: BaseAlgorithm) -> bool:
+    """Return whether a class of the user's may have attributes that no part of a file is of."""
+    parts = getattr(type(model), "_state_parts", DistributionalPPO._state_parts)
+    return type(model) not in _STOCK and parts is DistributionalPPO._state_parts
 
 
 def _noises_of(noise: Any) -> dict[str, Any]:
     """Return the noises of several environments, of which a file has the settings of the first."""
     noises = noise.noises if isinstance(noise, VectorizedActionNoise) else []
     return {f"action_noise.noises[{i}]": each for i, each in enumerate(noises) if not isinstance(each, SupportsState)}
-
-
-def _numbers_of(name: str, buffer: Any) -> dict[str, Any]:
-    """Return the plain attributes of a buffer that are settings, such as its discount."""
-    own = {} if buffer is None else vars(buffer)
-    return {f"{name}.{key}": each for key, each in own.items() if isinstance(each, float | str | Enum)}
 
 
 def _require_resumable(env: VecEnv | None) -> None:
@@ -267,14 +287,22 @@ def _require_env(env: VecEnv, record: Mapping[str, Any]) -> None:
 
 def _obstacles(model: BaseAlgorithm) -> Iterator[str]:
     """Yield the reasons why ``model`` cannot be saved exactly."""
-    if isinstance(model, DistributionalPPO):  # whose registry names every part, those of a subclass too
-        yield from filter(None, [_env_obstacle(model.env)])
-        yield from _unsaved(model)
-        return
     name = type(model).__name__
+    if not isinstance(model, DistributionalPPO):  # whose registry names every part
+        yield from _obstacles_of_parts(model, name)
+    if unknown := [each for each in extra_names(model) if not hasattr(model, each)]:
+        yield f"extra_state names {unknown[0]}, and {name} has no such attribute; correct it"
+    if lacking := [each for each in setting_names(type(model)) if setting(model, each) is LACKING]:
+        yield f"the constructor of {name} takes {lacking[0]}, and there is no attribute of this name; keep it as one"
+    yield from filter(None, [_env_obstacle(model.env)])
+    yield from _unsaved(model)
+
+
+def _obstacles_of_parts(model: BaseAlgorithm, name: str) -> Iterator[str]:
     if _name_of(type(model)) is None:
         yield f"{name} does not derive from an algorithm that can be saved: DistributionalPPO, {', '.join(ALGORITHMS)}"
-    yield from _missing(model, name)
+    if _is_in_rollout(model):
+        yield "learn() ended inside of a rollout, which no file continues; use SaveExactly, or save after a whole one"
     if type(model.policy) is not model.policy_class:
         yield f"the policy is a {type(model.policy).__name__}, and the algorithm built a {model.policy_class.__name__}"
     for noise in getattr(model.action_noise, "noises", [model.action_noise]):
@@ -286,16 +314,12 @@ def _obstacles(model: BaseAlgorithm) -> Iterator[str]:
             yield f"the buffer {buffer.__name__} may keep more than transitions; use one of Stable-Baselines3"
     if getattr(replay, "copy_info_dict", False):
         yield "the replay buffer keeps info dicts, which no file can hold; make it with copy_info_dict=False"
-    yield from filter(None, [_env_obstacle(model.env)])
-    yield from _unsaved(model)
 
 
-def _missing(model: BaseAlgorithm, name: str) -> Iterator[str]:
-    """Yield attributes that a file would need and the model does not have."""
-    if unknown := [each for each in extra_names(model) if not hasattr(model, each)]:
-        yield f"extra_state names {unknown[0]}, and {name} has no such attribute; correct it"
-    if lacking := [each for each in setting_names(type(model)) if setting(model, each) is LACKING]:
-        yield f"the constructor of {name} takes {lacking[0]}, and there is no attribute of this name; keep it as one"
+def _is_in_rollout(model: Any) -> bool:
+    """Return whether ``learn()`` has ended before it reckoned its progress: after every rollout, or step off policy."""
+    steps, total = model.num_timesteps, model._total_timesteps
+    return bool(steps != model._num_timesteps_at_start and model._current_progress_remaining != 1.0 - steps / total)
 
 
 def _env_obstacle(env: VecEnv | None) -> str | None:

@@ -265,7 +265,7 @@ def _restore_generators(model: BaseAlgorithm, state: StateDict) -> None:
     apply_generators(record["global"])
 
 
-NUMBERS: Final = {bool, int, float, np.float32, np.float64, np.int64}
+NUMBERS: Final = {bool, int, float, np.float32, np.float64, np.int64, np.bool_}
 PLAIN: Final = {*NUMBERS, str, list, dict, tuple, type(None)}
 
 
@@ -318,7 +318,7 @@ def _restore_extra(model: BaseAlgorithm, state: StateDict) -> None:
                 raise misfit(where, f"a {type(own).__name__}", value)
             if _is_finite(own) and isinstance(value, float | np.ndarray) and not _is_finite(value):
                 raise misfit(where, "finite, as in a new model", value)
-            setattr(model, name, value)
+            setattr(model, name, type(own)(value) if isinstance(own, np.generic) else value)
 
 
 def _is_finite(value: Any) -> bool:

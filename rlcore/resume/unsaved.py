@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import weakref
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
+from enum import Enum
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 import gymnasium as gym
@@ -19,72 +21,96 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
 
-SEPARATE: Final = (VecEnv, gym.Env, spaces.Space, BaseBuffer, Logger, Distribution, torch.distributions.Distribution)
+from rlcore.envs.resumable import SupportsState
+from rlcore.optim.scaler import VarianceGradientScaler
+from rlcore.ppo.adaptive import EntropySchedule, KLPenalty, ReturnScale
+
+SEPARATE: Final = (
+    *(VecEnv, gym.Env, Logger, torch.distributions.Distribution),
+    *(ReturnScale, EntropySchedule, KLPenalty, VarianceGradientScaler),
+)
 """What is saved by itself, and what every forward pass makes again."""
-FUNCTIONS: Final = (type, FunctionType, MethodType, BuiltinFunctionType, ModuleType)
+FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
-LEAVES: Final = (*PLAIN, *FUNCTIONS, np.generic, set, frozenset)
+LEAVES: Final = (*PLAIN, type, ModuleType, np.generic, set, frozenset, spaces.Space)
+SETTINGS: Final = (bool, int, float, str, Enum, partial, *FUNCTIONS)
+"""What is compared of buffers and distributions, whose tensors are saved by themselves or made again."""
+OF_BUFFERS: Final = {"pos", "full", "buffer_size", "generator_ready", "pad", "pad_and_flatten"}
+"""What they count and make for themselves."""
 OF_THE_RUN: Final = {"params", "lr", "initial_lr", "seed"}
 """Entries of an optimizer's groups that its saved state has."""
 OF_OPTIMIZERS: Final = {"state", "param_groups", "defaults"}
 OF_MODULES: Final = frozenset(vars(nn.Module()))
+OF_PYTHON: Final = {"__dict__", "__slots__"}
 Difference = tuple[str, str, str]
+Parts = Mapping[str, Any]
 
 
-def differences(model: Mapping[str, Any], built: Mapping[str, Any], held: Collection[str]) -> Iterator[Difference]:
+def differences(
+    model: Parts, built: Parts, held: Collection[str] = (), owners: tuple[object, object] = (None, None)
+) -> Iterator[Difference]:
     """Yield the path of each difference between attributes of two models, and what is there in either.
 
-    Compared are classes and order of modules, hooks, plain attributes, random generators, options of optimizers, and
-    tensors outside of the state dict. The values that a file holds are left out.
+    Compared are classes and order of modules, hooks, plain attributes, random generators, options of optimizers, what
+    functions refer to, and tensors outside of the state dict. The values that a file holds are left out.
 
-    :param held: paths whose tensors a file holds
+    :param held: paths whose tensors a file holds; they are compared first, as others may refer to them
+    :param owners: the models
     """
-    yield from _Comparison(frozenset(held)).parts(model, built, "", is_held=False)
+    first = sorted(model, key=lambda name: name not in held)
+    yield from _Comparison(frozenset(held), owners).parts({n: model[n] for n in first}, built, "", is_held=False)
 
 
 class _Comparison:
-    def __init__(self, held: frozenset[str]) -> None:
+    def __init__(self, held: frozenset[str], owners: tuple[object, object]) -> None:
         self.held = held
-        self.seen: dict[int, int] = {}
-        self.stored: set[int] = set()
+        self.seen = {id(owners[0]): owners}  # both, so that no id comes again
+        self.stored: dict[int, int] = {}  # size by address, in bytes
 
     def of(self, one: Any, other: Any, path: str, *, is_held: bool) -> Iterator[Difference]:
         """Compare two objects, and all that they refer to."""
+        one, other = (each.item() if type(each) in (np.float64, np.int64) else each for each in (one, other))
         is_held |= path in self.held
         is_value = path in self.held and not isinstance(one, nn.Module | torch.optim.Optimizer)
-        if one is other or is_value or isinstance(one, SEPARATE) or self._is_derived(one):
+        if one is other or is_value or isinstance(one, SEPARATE) or self._is_derived(one, other):
             return
         if id(one) in self.seen:
-            if self.seen[id(one)] != id(other):
+            if self.seen[id(one)][1] is not other:
                 yield path, "shared with another part", "one of its own"
-        elif not _are_alike(type(one), type(other)):
-            yield path, _described(one), _described(other)
-        elif isinstance(one, (Tensor, np.ndarray, *LEAVES)):
-            yield from _leaf(one, other, path, is_held)
-        else:
-            self.seen[id(one)] = id(other)
-            if isinstance(one, nn.Module):
-                yield from self._modules(one, other, path, is_held)
-            elif isinstance(one, torch.optim.Optimizer):
-                yield from self._optimizers(one, other, path, is_held)
-            else:
-                mine, theirs = _parts(one), _parts(other)
-                yield from self.parts(mine, theirs, path, is_held=is_held)
-                if not mine and (text := repr(one)) != repr(other) and " at 0x" not in text:  # such as a counter
-                    yield path, text[:60], repr(other)[:60]
+        elif (texts := _unlike(one, other)) is not None:
+            yield path, *texts
+        elif not isinstance(one, LEAVES):
+            self.seen[id(one)] = one, other
+            yield from self._inside(one, other, path, is_held)
 
-    def _is_derived(self, value: Any) -> bool:
-        """Return whether a tensor was computed from others, or is a view of one that was compared."""
+    def _inside(self, one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
+        """Compare what two objects of one type refer to."""
+        if isinstance(one, Tensor | np.ndarray):
+            yield from _tensor(one, other, path, is_held)
+            yield from self.parts(_vars(one), _vars(other), f"{path}.", is_held=False)
+        elif isinstance(one, nn.Module):
+            yield from self._modules(one, other, path, is_held)
+        elif isinstance(one, torch.optim.Optimizer):
+            yield from self._optimizers(one, other, path, is_held)
+        else:
+            mine, theirs = _parts(one), _parts(other)
+            is_whole = not mine and not theirs
+            yield from _whole(one, other, path) if is_whole else self.parts(mine, theirs, path, is_held=is_held)
+
+    def _is_derived(self, value: Any, built: Any) -> bool:
+        """Return whether the constructor computes a tensor from others, or it is a view of one that was compared."""
         if not isinstance(value, Tensor) or isinstance(value, nn.Parameter):
             return False
-        return value.grad_fn is not None or (value.numel() > 0 and value.data_ptr() in self.stored)
+        is_view = 0 < value.nbytes <= self.stored.get(value.data_ptr(), 0)
+        return is_view or (isinstance(built, Tensor) and built.grad_fn is not None)
 
-    def parts(
-        self, one: Mapping[str, Any], other: Mapping[str, Any], path: str, *, is_held: bool
-    ) -> Iterator[Difference]:
+    def parts(self, one: Parts, other: Parts, path: str, *, is_held: bool) -> Iterator[Difference]:
         """Compare what two objects refer to, by what comes after their path."""
         for name in {**one, **other}:
-            if name in one and name in other:
+            if name.endswith("_hooks") and isinstance(one.get(name) or {}, dict):
+                if (hooks := _hooks(one.get(name))) != _hooks(other.get(name)):
+                    yield f"{path}{name}", hooks, _hooks(other.get(name))
+            elif name in one and name in other:
                 yield from self.of(one[name], other[name], f"{path}{name}", is_held=is_held)
             elif not _is_ours(one.get(name, other.get(name))):
                 texts = [_described(each[name]) if name in each else "missing" for each in (one, other)]
@@ -95,9 +121,8 @@ class _Comparison:
         if names[0] != names[1]:
             yield path, names[0], names[1]
             return
-        for key in sorted(OF_MODULES):
-            if key.endswith("_hooks") and (hooks := _hooks(vars(one)[key])) != _hooks(vars(other)[key]):
-                yield f"{path}.{key}", hooks, _hooks(vars(other)[key])
+        if one.training != other.training and not f"{path}.".startswith("policy."):  # which every update switches
+            yield f"{path}.training", str(one.training), str(other.training)
         unsaved = one._non_persistent_buffers_set
         for name in ("_parameters", "_buffers"):
             inside, there = vars(one)[name], vars(other)[name]
@@ -113,14 +138,14 @@ class _Comparison:
     def _tensors(self, one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
         yield from self.of(one, other, path, is_held=is_held)
         if isinstance(one, Tensor):
-            self.seen[id(one)] = id(other)  # an LSTM has lists of them too
-            self.stored.add(one.data_ptr())
+            self.seen[id(one)] = one, other  # an LSTM has lists of them too
+            self.stored[one.data_ptr()] = one.nbytes
         if isinstance(one, nn.Parameter):
             if one.requires_grad != other.requires_grad and not path.startswith("policy."):  # whose file has it
                 yield f"{path}.requires_grad", str(one.requires_grad), str(other.requires_grad)
-            for key in ("_backward_hooks", "_post_accumulate_grad_hooks"):
-                if (hooks := _hooks(getattr(one, key))) != _hooks(getattr(other, key, None)):
-                    yield f"{path}.{key}", hooks, _hooks(getattr(other, key, None))
+            names = ("_backward_hooks", "_post_accumulate_grad_hooks")
+            hooks = [{name: getattr(each, name, None) for name in names} for each in (one, other)]
+            yield from self.parts(hooks[0], hooks[1], f"{path}.", is_held=False)
 
     def _optimizers(self, one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
         groups = [[len(group["params"]) for group in each.param_groups] for each in (one, other)]
@@ -131,31 +156,52 @@ class _Comparison:
             options, like = ({k: v for k, v in each.items() if k not in OF_THE_RUN} for each in (group, there))
             yield from self.parts(_indexed(options), _indexed(like), f"{path}.param_groups[{number}]", is_held=is_held)
             pairs = zip(group["params"], there["params"], strict=True)
-            if any(self.seen.get(id(mine), id(its)) != id(its) for mine, its in pairs):
+            if any(self.seen.get(id(mine), (mine, its))[1] is not its for mine, its in pairs):
                 yield f"{path}.param_groups[{number}]['params']", "in another order", "as the constructor gave them"
         if not type(one).__module__.startswith("rlcore."):
             mine, theirs = ({n: v for n, v in vars(each).items() if n not in OF_OPTIMIZERS} for each in (one, other))
-            for name in [each for each in mine if each.endswith("_hooks")]:
-                if _hooks(mine.pop(name)) != _hooks(theirs.pop(name, None)):
-                    yield f"{path}.{name}", _hooks(vars(one)[name]), _hooks(vars(other).get(name))
-            yield from self.parts(mine, theirs, f"{path}.", is_held=is_held)
+            yield from self.parts(mine, theirs, f"{path}.", is_held=False)
         if one.state and not is_held:
             yield f"{path}.state", f"of {len(one.state)} parameters", "empty"
 
 
-def _leaf(one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
-    """Compare two values of one type that refer to no other values."""
-    if isinstance(one, Tensor | np.ndarray):
-        if one.shape != other.shape:
-            yield path, _described(one), _described(other)
-        elif not (is_held or _equal(one, other)):
-            yield path, f"{_described(one)} that has changed", "as it was made"
-    elif isinstance(one, FUNCTIONS):
-        codes = [getattr(getattr(each, "__func__", each), "__code__", each) for each in (one, other)]
+def _unlike(one: Any, other: Any) -> tuple[str, str] | None:
+    """Return what two objects are that have different types, values or code; None for all others."""
+    if isinstance(one, FUNCTIONS) and isinstance(other, FUNCTIONS):
+        codes = [getattr(getattr(each, "__func__", each), "__code__", each.__qualname__) for each in (one, other)]
         if codes[0] != codes[1]:
-            yield path, f"{_described(one)} {getattr(one, '__qualname__', '')}".rstrip(), "another"
-    elif one != other and (one == one or other == other):
-        yield path, _described(one), _described(other)
+            return f"{_described(one)} {getattr(one, '__qualname__', '')}".rstrip(), "another"
+    is_same = not isinstance(one, LEAVES) or one == other or (one != one and other != other)
+    return None if is_same and _are_alike(type(one), type(other)) else (_described(one), _described(other))
+
+
+def _tensor(one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
+    """Compare two tensors or arrays. Convolutions of another order of axes in memory round in another way."""
+    forms = [f"{_described(each)}, {each.dtype}{_strides(each)}" for each in (one, other)]
+    if forms[0] != forms[1]:
+        yield path, forms[0], forms[1]
+    elif not (is_held or _bytes(one) == _bytes(other)):
+        yield path, f"{_described(one)} that has changed", "as it was made"
+
+
+def _strides(value: Any) -> str:
+    """Describe the strides of a tensor in the dimensions in which a step makes a difference."""
+    steps = zip(value.stride(), value.shape, strict=True) if isinstance(value, Tensor) else ()
+    return f" with strides {[step for step, size in steps if size > 1]}"
+
+
+def _bytes(value: Any) -> bytes:
+    return (value.detach().cpu().numpy() if isinstance(value, Tensor) else value).tobytes()
+
+
+def _whole(one: Any, other: Any, path: str) -> Iterator[Difference]:
+    """Compare two objects without visible parts, such as counters, by their texts."""
+    kinds = [vars(kind) for kind in type(one).__mro__]
+    if " at 0x" not in repr(one):
+        if repr(one) != repr(other):
+            yield path, repr(one)[:60], repr(other)[:60]
+    elif type(one) is not object and not any("__module__" in kind and kind.keys() & OF_PYTHON for kind in kinds):
+        yield path, f"{_described(one)}, which shows nothing of its state", "one that was not used"
 
 
 def _are_alike(one: type, other: type) -> bool:
@@ -166,27 +212,49 @@ def _are_alike(one: type, other: type) -> bool:
 
 def _attributes(module: nn.Module) -> dict[str, Any]:
     """Return what is set on a module and is neither torch's nor a module, such as an alias of one."""
-    return {name: each for name, each in vars(module).items() if name not in OF_MODULES}
+    return {name: each for name, each in vars(module).items() if name not in OF_MODULES or name.endswith("_hooks")}
 
 
 def _parts(value: Any) -> dict[str, Any]:
     """Return what an object refers to, by what comes after its own path."""
-    if isinstance(value, np.random.Generator):
-        value = value.bit_generator
-    if isinstance(value, np.random.BitGenerator | np.random.RandomState):
-        return {".state": repr(value.state if isinstance(value, np.random.BitGenerator) else value.get_state())}
-    if isinstance(value, torch.Generator):
+    if isinstance(value, SupportsState):  # such as a torch.Generator
         return {".state": value.get_state()}
+    own = {f".{name}": getattr(value, name) for name in _slots(value) if hasattr(value, name)}
+    own |= {f".{name}": each for name, each in _vars(value).items()}
+    if isinstance(value, BaseBuffer | Distribution):
+        return {name: each for name, each in own.items() if isinstance(each, SETTINGS) and name[1:] not in OF_BUFFERS}
+    return _content(value) | own
+
+
+def _content(value: Any) -> dict[str, Any]:
+    """Return what an object refers to by other means than attributes."""
+    if isinstance(value, np.random.Generator | np.random.BitGenerator):
+        bits: Any = getattr(value, "bit_generator", value)
+        return {".state": repr(bits.state), ".spawned": bits.seed_seq.n_children_spawned}
     if isinstance(value, random.Random):
         return {".state": repr(value.getstate())}
     if isinstance(value, list | tuple | deque):
         return {f"[{index}]": each for index, each in enumerate(value)}
     if isinstance(value, Mapping):
         return _indexed(value)
-    if isinstance(value, partial):
-        return {".func": value.func, ".args": value.args, ".keywords": value.keywords}
-    slots = [name for kind in type(value).__mro__ for name in vars(kind).get("__slots__", ()) if hasattr(value, name)]
-    return {f".{name}": each for name, each in ({n: getattr(value, n) for n in slots} | _vars(value)).items()}
+    if isinstance(value, weakref.ReferenceType):
+        return {"()": value()}
+    if isinstance(value, FunctionType):
+        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+        inside = {f".{name}": cell.cell_contents for name, cell in cells if cell != CellType()}
+        return {".defaults": value.__defaults__, ".kwdefaults": value.__kwdefaults__, **inside}
+    names = {partial: ("func", "args", "keywords"), MethodType: ("__self__", "__func__")}
+    names[BuiltinFunctionType] = ("__self__",)
+    return {f".{name}": getattr(value, name) for kind in names if isinstance(value, kind) for name in names[kind]}
+
+
+def _slots(value: Any) -> Iterator[str]:
+    """Yield the names of attributes that an object has no dict for."""
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in [slots] if isinstance(slots, str) else slots:
+            is_private = name.startswith("__") and not name.endswith("__")
+            yield f"_{kind.__name__.lstrip('_')}{name}" if is_private else name
 
 
 def _indexed(entries: Mapping[Any, Any]) -> dict[str, Any]:
@@ -195,11 +263,6 @@ def _indexed(entries: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _vars(value: Any) -> dict[str, Any]:
     return vars(value) if hasattr(value, "__dict__") else {}
-
-
-def _equal(one: Any, other: Any) -> bool:
-    arrays = [each.detach().cpu().numpy() if isinstance(each, Tensor) else each for each in (one, other)]
-    return bool(arrays[0].dtype == arrays[1].dtype and arrays[0].tobytes() == arrays[1].tobytes())
 
 
 def _hooks(hooks: Any) -> str:

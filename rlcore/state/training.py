@@ -219,13 +219,17 @@ def restore_position(model: BaseAlgorithm, fitted: Mapping[str, Any]) -> None:
 
 
 def to_state(observations: Observations | None) -> StateValue:
-    """Return a tensor for an array, a dict for a Dict; an array of a type that torch lacks is encoded as its bytes."""
+    """Return a tensor for an array, a dict for a Dict; an array of a type that torch lacks is encoded as its bytes.
+
+    So is one whose axes have another order in memory, as images have: convolutions round by it.
+    """
     if observations is None:
         return None
     if isinstance(observations, Mapping):
         return {key: to_state(part) for key, part in observations.items()}
     tensor = torch.as_tensor(observations)
-    return tensor if tensor.dtype in DTYPES.values() else codec.encode(observations, "observations")
+    is_plain = tensor.dtype in DTYPES.values() and tensor.is_contiguous()
+    return tensor if is_plain else codec.encode(observations, "observations")
 
 
 def from_state(state: Any) -> Any:

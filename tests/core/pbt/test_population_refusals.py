@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,24 +62,35 @@ def test_another_configuration_than_the_folder_was_begun_with(
         plain(tmp_path, PBTConfig(**{**CONFIG, **changes}, seed=seed))
 
 
+def edited(**fields: Any) -> Callable[[Path], object]:
+    """Change fields of a file of JSON."""
+    return lambda path: path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
 @pytest.mark.parametrize(
-    ("file", "words"),
+    ("file", "change", "words"),
     [
-        ("population.json", "is damaged"),
-        ("members/member_1_step_1.zip", r"member_1_step_1\.zip: "),
-        (None, r"members: holds models .* population\.json is missing"),
+        ("population.json", lambda path: path.write_bytes(path.read_bytes()[:-100]), "is damaged"),
+        ("population.json", lambda path: path.write_text("null"), r"population\.json: is damaged .*does not hold seed"),
+        ("population.json", lambda path: path.write_text("[" * 10**5), r"population\.json: is damaged"),
+        ("population.json", edited(config=[]), r"population\.json: is damaged .*does not hold seed"),
+        ("population.json", edited(scheduler={}), r"population\.json: scheduler cannot be used"),
+        ("population.json", edited(lineage_size=10**9), r"lineage\.jsonl: is damaged"),
+        ("population.json", lambda path: (path.unlink(), os.mkfifo(path)), "is not a regular file"),
+        ("population.json", Path.unlink, r"members: holds models .* population\.json is missing"),
+        ("lineage.jsonl", Path.unlink, r"lineage\.jsonl: is damaged"),
+        ("members/member_1_step_1.zip", lambda path: os.truncate(path, 1000), r"member_1_step_1\.zip: "),
     ],
 )
-def test_what_is_damaged_is_named_and_kept(file: str | None, words: str, tmp_path: Path) -> None:
+def test_what_is_damaged_is_named_and_kept(
+    file: str, change: Callable[[Path], object], words: str, tmp_path: Path
+) -> None:
     build(tmp_path).train(1)
-    if file is None:
-        (tmp_path / "population.json").unlink()
-    else:
-        (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:-100])
-    kept = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    change(tmp_path / file)
+    kept = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
     with pytest.raises(CheckpointError, match=words):
         build(tmp_path)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == kept
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()} == kept
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 from stable_baselines3.common.callbacks import BaseCallback, EveryNTimesteps
 
 from rlcore.errors import CheckpointError, SettingError
-from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact
+from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact, save_exact
 from rlcore.resume.callback import SIGNALS, saved_steps
 from tests.core.resume.test_refusals import ppo, sac
 from tests.support.environments import make_vec
@@ -202,6 +202,40 @@ def test_a_file_that_is_damaged_or_has_another_name_is_passed_over(tmp_path: Pat
     model = load_exact(tmp_path / "exact_16.zip", make_vec())
     continue_learning(model, SaveExactly(tmp_path, every=16))
     assert newest_exact(tmp_path) == tmp_path / "exact_32.zip"
+
+
+def test_damaged_files_of_later_timesteps_do_not_count_among_those_that_stay(tmp_path: Path) -> None:
+    for step in (48, 64):
+        (tmp_path / f"exact_{step}.zip").write_bytes(b"cut off")
+    ppo().learn(32, callback=SaveExactly(tmp_path, every=16, keep=1))
+    assert saved_steps(tmp_path, "exact") == [32, 48, 64]
+    assert newest_exact(tmp_path) == tmp_path / "exact_32.zip"
+
+
+def test_a_run_that_another_process_has_overtaken_meanwhile_is_refused(tmp_path: Path) -> None:
+    other = Call(4, lambda: ppo().learn(64, callback=SaveExactly(tmp_path, every=16)))
+    with pytest.raises(CheckpointError, match=r"exact_64\.zip: is of a later timestep than 0.*another run"):
+        ppo().learn(32, callback=[SaveExactly(tmp_path, every=16), other])
+    assert saved_steps(tmp_path, "exact") == [48, 64]
+
+
+def test_what_killed_writers_of_this_name_left_is_removed(tmp_path: Path) -> None:
+    left, of_another = (tmp_path / f".{name}_40.zip.0123456789abcdef.tmp" for name in ("exact", "exact_2"))
+    for path in (left, of_another):
+        path.write_bytes(b"x")
+    ppo().learn(16, callback=SaveExactly(tmp_path, every=16))
+    assert [path.exists() for path in (left, of_another)] == [False, True]
+
+
+def test_a_folder_or_a_path_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder" / ".exact.lock").mkdir(parents=True)
+    assert newest_exact(tmp_path / "file") is None
+    for name, message in (("file", "file: is not a folder"), ("folder", "exact.lock: cannot be locked")):
+        with pytest.raises(CheckpointError, match=message):
+            ppo().learn(16, callback=SaveExactly(tmp_path / name, every=16))
+    with pytest.raises(CheckpointError, match="is no path"):
+        save_exact(ppo(), "")
 
 
 HOLDS = """
