@@ -132,8 +132,8 @@ EXPLANATIONS: Final = {
 OF_OPTIMIZERS: Final = {
     "load_state_dict_copies": Explanation(
         "After `b.load_state_dict(a.state_dict())`, steps of `b` change the state of `a`.",
-        "`load_state_dict()` keeps the tensors that it is given where dtype and device fit. This is the cause of "
-        "`set_parameters_copies` above.",
+        "`load_state_dict()` keeps the tensors that it is given where dtype and device fit. So it is the "
+        "cause of `set_parameters_copies`.",
         "Hand over `copy.deepcopy(a.state_dict())`.",
         KNOWN_BUGS["set_parameters_copies"],
     ),

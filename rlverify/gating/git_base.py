@@ -80,6 +80,7 @@ def find_base(project: Project, asked: str | None) -> Base:
 
     :param asked: a Git revision; by default, and where it is empty, the merge base of HEAD and the main branch, or, on
         the main branch, the commit before HEAD; HEAD itself where there is none
+    :raises UnknownChangesError: if Git cannot tell, as in a clone without the commit before HEAD
     """
     try:
         top = Path(git(project.root, "rev-parse", "--show-toplevel")[0].removesuffix("\n")).resolve()
@@ -99,7 +100,12 @@ def _default_base(top: Path) -> str:
     branches = (_commit(top, branch) for branch in (*[f"origin/{target}"] * bool(target), *MAIN_BRANCHES))
     merged = (answer(top, "merge-base", head, branch) for branch in branches if branch)
     found = next(filter(None, merged), head)
-    return found if found != head else _commit(top, "HEAD~1") or head
+    found = found if found != head else _commit(top, "HEAD~1") or head
+    if found == head and answer(top, "rev-parse", "--is-shallow-repository") == "true":
+        raise UnknownChangesError(
+            "this clone has no commit before HEAD; fetch the history (fetch-depth: 0 in a workflow)"
+        )
+    return found
 
 
 def known_base(project: Project) -> Base | None:

@@ -35,9 +35,16 @@ def is_sb3_vector(env: Any) -> bool:
     return hasattr(env, "step_wait") and hasattr(env, "num_envs")
 
 
-def reset(env: Any) -> Any:
-    """The first observation."""
-    return env.reset() if is_sb3_vector(env) else env.reset()[0]
+def reset(env: Any, **seed: int) -> Any:
+    """The first observation.
+
+    :param seed: ``seed=0`` gives generators of the environment another state
+    """
+    if not is_sb3_vector(env):
+        return env.reset(**seed)[0]
+    if seed:
+        env.seed(**seed)
+    return env.reset()
 
 
 def step(env: Any, action: Any) -> tuple[Any, Any, Any]:

@@ -93,9 +93,12 @@ class SB3Adapter(Adapter):
         return list({id(each): each for each in found}.values())
 
     def steps(self, model: BaseAlgorithm) -> int:
-        """A rollout of on-policy algorithms; the steps until learning starts, and some more, of the others."""
+        """A rollout of on-policy algorithms; the steps until learning starts, and some more, of the others.
+
+        Two rollouts where the learning rate ends at 0, as it would be 0 in the only update.
+        """
         if isinstance(model, OnPolicyAlgorithm):
-            return int(model.n_steps * model.n_envs)
+            return int(model.n_steps * model.n_envs * (1 if model.lr_schedule(0.0) else 2))
         if isinstance(model, OffPolicyAlgorithm):
             return int(model.learning_starts + AFTER_START * model.n_envs)
         return STEPS

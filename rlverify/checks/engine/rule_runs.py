@@ -238,7 +238,7 @@ def _of_the_library(rule: Rule, session: SubjectSession, runs: Runs, failed: Che
     """The record of a failure, with what the library's own class has of it."""
     runs.twin = runs.twin or (twin_of(session),)
     twin = runs.twin[0]
-    library = None if twin is None else library_failure(rule, failed.finding, twin)
+    library = None if twin is None else library_failure(rule, failed.finding, twin, session)
     if twin is None or twin.session is None or library is None or failed.finding.causes or failed.known is not None:
         return replace(failed, library=library)
     seen = f"{failed.finding.seen}; {library.text}, and no cause was looked for that would be yours alone"

@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
 
+from rlverify.checks.adapters import driving
 from rlverify.checks.adapters.adapter import Adapter, adapter_name, adapter_named
 from rlverify.checks.engine.check_records import CheckFinding, LibraryFailure, LibraryFinding, Status
 from rlverify.checks.engine.rule import Rule
@@ -22,7 +24,7 @@ from rlverify.checks.engine.session import SEED, Known, SubjectSession
 from rlverify.checks.state.leaves import is_plain
 from rlverify.checks.state.random_state import seed_globals
 from rlverify.checks.state.trained import named_parameters
-from rlverify.checks.state.tree import digests, is_below, unequal
+from rlverify.checks.state.tree import digests, is_below, unequal, walk
 from rlverify.records.attempts import Crash, attempt
 
 KNOWN: Final = Path(__file__).parents[1] / "known"
@@ -77,7 +79,7 @@ def distribution_of(package: str) -> tuple[str, str]:
     return found.name.lower().replace("_", "-"), found.version.partition("+")[0]
 
 
-def library_failure(rule: Rule, finding: CheckFinding, twin: Twin) -> LibraryFailure | None:
+def library_failure(rule: Rule, finding: CheckFinding, twin: Twin, session: SubjectSession) -> LibraryFailure | None:
     """What the library's own class has of a failure; None if it has nothing of it, or the rule is about your code."""
     shared: Sequence[str]
     if rule.blamed == "caller" or (rule.blamed == "owner" and any(each.is_yours for each in finding.owners)):
@@ -89,10 +91,36 @@ def library_failure(rule: Rule, finding: CheckFinding, twin: Twin) -> LibraryFai
         if isinstance(found, Crash) or found.status is not Status.FAIL:
             return None
         shared = finding.causes if rule.blamed == "rule" else found.causes
-    other = [each for each in finding.causes if not any(is_below(each, known) for known in shared)]
+    yours = [cause for cause, owner in zip(finding.causes, finding.owners, strict=False) if owner.is_yours]
+    kept = _kept_by_reset(session, yours)
+    other = [each for each in finding.causes if each in kept or not any(is_below(each, known) for known in shared)]
     known = findings_of(*twin.library).get(rule.name)
     is_known = known is not None and twin.algorithm in known.algorithms
     return LibraryFailure(" ".join(twin.library), twin.algorithm, known if is_known else None, tuple(other))
+
+
+def _kept_by_reset(session: SubjectSession, causes: Sequence[str]) -> list[str]:
+    """Those parts of your environment that are no state of an episode, such as a running mean in a wrapper.
+
+    A library may leave an episode to the next reset. What a reset of a trained and of a new environment with one seed
+    leaves different has to be saved. Random generators of your own are left to the library.
+    """
+
+    def action() -> list[str]:
+        states = []
+        for model in (session.trained_model(), session.make()):
+            env = session.adapter.environment(model)
+            driving.reset(env, seed=SEED)
+            place = next((name for name, each in vars(model).items() if each is env), "")
+            leaves = walk(SimpleNamespace(**{place: env}))
+            states.append(
+                {path: each.digest for path, each in leaves.items() if not each.text.startswith("generator ")}
+            )
+        differ = unequal(*states) if place else []
+        return [cause for cause in causes if any(is_below(path, cause) for path in differ)]
+
+    found = attempt(lambda: session.run(action)) if causes and session.supports("environment") else []
+    return [] if isinstance(found, Crash) else found
 
 
 def findings_of(library: str, version: str) -> dict[str, LibraryFinding]:

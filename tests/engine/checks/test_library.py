@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 from stable_baselines3 import PPO
@@ -70,6 +71,36 @@ class Reseeding(gym.Wrapper[Any, Any, Any, Any]):
         made = Reseeding(gym.make("CartPole-v1"))
         made.reset(seed=3)
         return made
+
+
+class Scaling(gym.Wrapper[Any, Any, Any, Any]):
+    """Divides rewards by a mean that goes on over all episodes."""
+
+    total = count = 1.0
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = self.env.step(action)
+        self.total, self.count = self.total + float(reward) + float(observation[0]), self.count + 1
+        return observation, float(reward) / self.total, *rest
+
+
+class Limit(gym.Wrapper[Any, Any, Any, Any]):
+    """Ends an episode after some steps, and draws their number from a generator of its own."""
+
+    steps = 0
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.generator = np.random.default_rng(0)
+
+    def reset(self, **options: Any) -> Any:
+        self.steps = 0
+        return self.env.reset(**options)
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        observation, reward, terminated, _, info = self.env.step(action)
+        return observation, reward, terminated, self.steps > 5 + self.generator.integers(2), info
 
 
 def record(
@@ -148,6 +179,17 @@ def test_a_cause_that_the_library_does_not_have_is_yours(drifting: CheckRecord) 
     expected = record("resume_is_exact", Drifting, expected=KnownFailure("issue 7", ["bonus"]))
     assert (expected.other_causes, expected.is_unexpected) == ("", False)
     assert "new causes: env.envs[0]" in replace(expected, strict=True).other_causes
+
+
+@pytest.mark.parametrize(("wrapper", "yours"), [(Scaling, {"total", "count"}), (Limit, set())])
+def test_what_your_environment_keeps_over_episodes_is_yours(wrapper: Any, yours: set[str]) -> None:
+    (found,) = check_algorithm(
+        lambda: PPO("MlpPolicy", wrapper(gym.make("CartPole-v1")), **SIZES), checks=["resume_is_exact"]
+    )
+    assert any(each.is_yours for each in found.finding.owners)
+    assert found.library is not None
+    assert {each.rpartition(".")[2] for each in found.library.other_causes} == yours
+    assert found.is_unexpected == bool(yours)
 
 
 def test_all_causes_have_a_line_with_whose_they_are(drifting: CheckRecord) -> None:

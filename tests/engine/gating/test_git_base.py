@@ -176,3 +176,11 @@ def test_what_is_new_or_has_moved_differs(repository: Repository) -> None:
     for name in ("new file", "another"):
         (repository.root / name).write_text(name, encoding="utf-8")
     assert {path.name for path in base.changed} == {"moves", "moved", "new file"}
+
+
+def test_a_clone_without_the_commit_before_has_no_base(repository: Repository) -> None:
+    repository.commit()
+    (repository.root / ".git/shallow").write_text(f"{repository.commit()}\n")  # as a clone of depth 1 has it
+    with pytest.raises(UnknownChangesError, match="this clone has no commit before HEAD; fetch the history"):
+        repository.base()
+    assert known_base(repository.project) is None
