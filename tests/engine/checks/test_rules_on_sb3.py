@@ -32,6 +32,20 @@ def ppo() -> PPO:
     return PPO("MlpPolicy", pendulum(), **ON)
 
 
+def to_zero(progress: float) -> float:
+    return 1e-3 * progress
+
+
+class ClockStartsAgain(PPO):
+    """Forgets in a load how far its schedules are."""
+
+    @classmethod
+    def load(cls, *arguments: Any, **named: Any) -> Any:
+        model = super().load(*arguments, **named)
+        model.num_timesteps = 0
+        return model
+
+
 def recurrent() -> RecurrentPPO:
     return RecurrentPPO("MlpLstmPolicy", pendulum(), **RECURRENT)
 
@@ -78,6 +92,7 @@ def checked(factory: Callable[[], Any], name: str) -> CheckRecord:
         (ppo, "nan_observation_is_reported"),
         (ppo, "advantages_are_generalised"),
         (ppo, "truncation_is_not_termination"),
+        (lambda: PPO("MlpPolicy", "CartPole-v1", **ON, learning_rate=to_zero), "learning_rates_continue"),
         (dqn, "environment_can_be_copied"),
         (dqn, "unknown_settings_are_refused"),
         (dqn, "explored_values_train"),
@@ -105,6 +120,11 @@ def test_a_rule_passes_and_is_proven(factory: Callable[[], Any], name: str) -> N
             lambda: A2C("MlpPolicy", pendulum(), n_steps=4, **SMALL),
             "arguments_are_left_alone",
             "['policy_kwargs']['optimizer_class'] is torch.optim.rmsprop.RMSprop after the call",
+        ),
+        (
+            lambda: ClockStartsAgain("MlpPolicy", "CartPole-v1", **ON, learning_rate=to_zero),
+            "learning_rates_continue",
+            "policy.optimizer.param_groups[0]['lr'] is 0.0005 at update 1 after the load, expected 0.00025",
         ),
         (recurrent, "one_sample_minibatch", "with batch_size=15, "),
         (maskable, "one_sample_minibatch", "with batch_size=7, "),
