@@ -41,7 +41,7 @@ HUGE: Final = 1e25
 """A gradient whose square is infinite in single precision, while it is finite itself."""
 TOLERANCE: Final = 1e-5
 """Between two implementations of one formula in single precision, relative and absolute."""
-DECAYS: Final = ("weight_decay", "lambd")
+DECAYS: Final = ("weight_decay", "lambd", "decay")
 """Options that pull parameters towards 0 whatever the gradient."""
 HALVES: Final = (torch.bfloat16, torch.float16)
 
