@@ -199,6 +199,11 @@ class TestResume:
         assert differing(outcome(population), finished.outcome) == []
         assert population.train(1) == result
 
+    def test_checkpoints_lie_where_the_configuration_says(self, tmp_path: Path) -> None:
+        build(tmp_path / "run", checkpoint_dir=tmp_path / "elsewhere").train(1)
+        assert len(list((tmp_path / "elsewhere").iterdir())) == 3
+        assert not (tmp_path / "run/checkpoints").exists()
+
     def test_a_checkpoint_lost_in_between_leaves_who_would_copy_it_as_it_was(self, tmp_path: Path) -> None:
         best = build(tmp_path).train(1).best
         path = tmp_path / "checkpoints" / f"member_{best.member_id}_step_1.pt"

@@ -26,8 +26,8 @@ def test_evaluation_and_checkpoint_callbacks_write_models_that_load(tmp_path: Pa
         make_envs(n_envs=1), eval_freq=16, n_eval_episodes=2, best_model_save_path=str(tmp_path), verbose=0
     )
     checkpoints = CheckpointCallback(save_freq=10, save_path=str(tmp_path), name_prefix="run")
-    make_model(tensorboard_log=str(tmp_path / "log")).learn(96, callback=[evaluation, checkpoints])
-    assert [folder.name for folder in (tmp_path / "log").iterdir()] == ["DistributionalPPO_1"]
+    make_model(tensorboard_log=str(tmp_path / "log")).learn(96, callback=[evaluation, checkpoints], tb_log_name="mine")
+    assert [folder.name for folder in (tmp_path / "log").iterdir()] == ["mine_1"]
     assert 8 <= evaluation.best_mean_reward <= 500
     for name in ("best_model.zip", "run_30_steps.zip"):
         loaded = DistributionalPPO.load(tmp_path / name, device="cpu")
