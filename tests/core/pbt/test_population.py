@@ -199,6 +199,15 @@ class TestResume:
         assert differing(outcome(population), finished.outcome) == []
         assert population.train(1) == result
 
+    @pytest.mark.parametrize(("strategy", "starts_again"), [("reset", True), ("copy", False)])
+    def test_an_exploit_resets_or_copies_the_optimizer(self, strategy: str, starts_again: bool, tmp_path: Path) -> None:
+        population = build(tmp_path, optimizer_exploit_strategy=strategy)
+        population.train(2)
+        assert sum(member.exploits for member in population.scheduler.population) > 0
+        states = [model.policy.optimizer.state.values() for model in population.models]
+        steps = {max(each["step"] for each in state) for state in states}
+        assert (len(steps) > 1) == starts_again
+
     def test_checkpoints_lie_where_the_configuration_says(self, tmp_path: Path) -> None:
         build(tmp_path / "run", checkpoint_dir=tmp_path / "elsewhere").train(1)
         assert len(list((tmp_path / "elsewhere").iterdir())) == 3
