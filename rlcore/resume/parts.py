@@ -54,12 +54,21 @@ def _restore_learnt(model: BaseAlgorithm, state: StateDict) -> None:
     saved: Any = dict(fitted["state_dicts"])
     for name, each in own.items():
         if isinstance(each, torch.optim.Optimizer):
+            if type(model)._update_learning_rate is BaseAlgorithm._update_learning_rate:
+                _end_rates(saved[name])
             saved[name] = fit_optimizer(saved[name], each, name)
         else:
             saved[name] = fit(saved[name], each.state_dict(), f"learnt[{name!r}]")
     model.set_parameters(saved, exact_match=True, device=model.device)
     for name, variable in variables.items():
         variable.data.copy_(fitted["variables"][name])
+
+
+def _end_rates(saved: Any) -> None:
+    """Set rates below 0 to 0: a schedule gives them beyond its total, and ``train()`` replaces them before it steps."""
+    for group in saved["param_groups"]:
+        if type(group.get("lr")) is float and group["lr"] < 0:
+            group["lr"] = 0.0
 
 
 def _variables(model: BaseAlgorithm) -> dict[str, torch.Tensor]:

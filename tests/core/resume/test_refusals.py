@@ -504,6 +504,12 @@ VECTORIZED = "VectorizedActionNoise"
 HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "a weight that is NaN": ("ppo", lambda c: _weights(c)["action_net.weight"].fill_(np.nan), "holds NaN"),
     "another moment": ("ppo", lambda c: c["state"]["learnt"]["state_dicts"]["policy.optimizer"].pop("state"), "state"),
+    "an infinite rate": ("ppo", lambda c: _options(c).update(lr=np.inf), r"\['lr'\] must be a finite number"),
+    "groups of another kind": (
+        "ppo",
+        lambda c: c["state"]["learnt"]["state_dicts"]["policy.optimizer"].update(param_groups=[3]),
+        "damaged",
+    ),
     "gamma": ("ppo", lambda c: c["settings"].update(gamma=np.nan), "gamma must be a number from 0.0 to 1.0"),
     "a rate below 0": ("ppo", lambda c: c["settings"].update(learning_rate=-1.0), "learning_rate must be a number of"),
     "ascent": ("ppo", lambda c: _kwargs(c).update(optimizer_kwargs={"maximize": True}), "'maximize'.* would ascend"),
@@ -713,6 +719,36 @@ def test_what_no_file_holds_is_given_at_load(tmp_path: Path) -> None:
     loaded = load_exact(path, make_vec(), custom_objects=objects)
 
     assert differences(finished(continue_learning(loaded)), expected) == []
+
+
+def _linear(remaining: float) -> float:
+    return 1e-3 * remaining
+
+
+class OwnRate(PPO):
+    """Sets its learning rate itself, so that the one of a file may count."""
+
+    def _update_learning_rate(self, optimizers: Any) -> None:
+        pass
+
+
+def test_a_schedule_that_ends_below_0_is_loaded_and_no_other_rate_below_0_counts(tmp_path: Path) -> None:
+    given: Any = {"custom_objects": {"learning_rate": _linear}}
+    model = ppo(learning_rate=_linear).learn(40, callback=SaveExactly(tmp_path, every=64))
+    assert model.policy.optimizer.param_groups[0]["lr"] < 0
+    expected = finished(continue_learning(model, total_timesteps=96))
+    path = newest_exact(tmp_path)
+    assert path is not None
+
+    loaded = load_exact(path, make_vec(), **given)
+    assert loaded.policy.optimizer.param_groups[0]["lr"] == 0
+    assert differences(finished(continue_learning(loaded, total_timesteps=96)), expected) == []
+
+    own: Any = trained(OwnRate)()
+    own.policy.optimizer.param_groups[0]["lr"] = -1.0
+    save_exact(own, tmp_path / "own.zip")
+    with pytest.raises(CheckpointError, match=r"\['lr'\] must be a finite number from 0"):
+        load_exact(tmp_path / "own.zip", make_vec(), algorithm=OwnRate)
 
 
 class OwnPolicy(PPO.policy_aliases["MlpPolicy"]):  # type: ignore[misc]
