@@ -224,12 +224,11 @@ def newest_exact(folder: str | Path, name: str = "exact") -> Path | None:
     :raises CheckpointError: there are files, and not one of them can be loaded
     """
     paths = [path_of_step(Path(folder), name, step) for step in reversed(saved_steps(Path(folder), name))]
-    for path in filter(_is_whole, paths):
-        return path
-    if paths:
+    newest = next(filter(_is_whole, paths), None)
+    if paths and newest is None:
         words = f"is the newest of {len(paths)} files of this run, and not one can be loaded"
         raise CheckpointError(paths[0], f"{words}; put back a copy, or move the files away to begin the run again")
-    return None
+    return newest
 
 
 def _is_whole(path: Path) -> bool:

@@ -22,6 +22,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.noise import ActionNoise, OrnsteinUhlenbeckActionNoise
+from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.utils import FloatSchedule, LinearSchedule
 from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv, VecEnvWrapper, VecNormalize
@@ -492,11 +493,12 @@ def _own(content: Any) -> dict[str, Any]:
 class Measuring(PPO):
     """Keeps an array and numbers of its own, of which one begins with infinity."""
 
-    extra_state = ("mean", "scale", "least")
+    extra_state = ("mean", "scale", "least", "rms")
 
     def _setup_model(self) -> None:
         super()._setup_model()
         self.mean, self.scale, self.least = np.zeros(3), 1.0, np.inf
+        self.rms = RunningMeanStd(shape=(2,))
 
 
 ORIGINAL = "original_observations"
@@ -610,6 +612,23 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "a larger own array": ("own", lambda c: _own(c).update(mean=encode(np.ones(4), "")), "mean.*shape"),
     "an own array of integers": ("own", lambda c: _own(c).update(mean=encode(np.ones(3, int), "")), "mean.*float64"),
     "no own array": ("own", lambda c: _own(c).update(mean=None), "mean.*must be an array"),
+    "an own NumPy number": (
+        "own",
+        lambda c: _own(c).update(scale=encode(np.float32(np.inf), "", exact=True)),
+        "scale.*must be finite",
+    ),
+    "a NumPy number of another kind": (
+        "own",
+        lambda c: _own(c).update(scale={"__kind__": "numpy.generic", "dtype": "float64", "value": [1.0, 2.0]}),
+        "scale.*must be a float",
+    ),
+    "an own variance": ("own", lambda c: _own(c)["rms"]["var"].fill_(-1.0), "'var'.* holds a number below 0"),
+    "other own statistics": ("own", lambda c: _own(c)["rms"].update(mean=torch.zeros(3)), "'mean'.* shape"),
+    "a gamma of NumPy": (
+        "ppo",
+        lambda c: c["settings"].update(gamma=encode(np.float64(np.nan), "", exact=True)),
+        "gamma must be a number from 0.0 to 1.0",
+    ),
     "an own number": ("own", lambda c: _own(c).update(scale=np.inf), "scale.*must be finite"),
 }
 
