@@ -24,7 +24,7 @@ _NUMERIC = "biuf"  # kinds of dtype whose arrays a file can hold as bytes
 _UNNAMED = ("items", "spaces", "value_schedule")  # entries that add no name to the path, as users know their parts
 
 
-def encode(value: object, field: str) -> StateValue:
+def encode(value: object, field: str, *, exact: bool = False) -> StateValue:
     """Return ``value`` as tensors, plain Python numbers, strs, lists and dicts.
 
     Taken are None, bool, int, float, str, list, tuple, dict, NumPy numbers (they become Python's), NumPy arrays and
@@ -33,24 +33,28 @@ def encode(value: object, field: str) -> StateValue:
     (a lambda, an unregistered class, an array of texts or objects) leaves a placeholder that describes it.
 
     :param field: name of the setting; parts are named ``policy_kwargs.activation_fn``, ``net_arch.0``
+    :param exact: NumPy numbers keep their dtype, by which NumPy rounds
     """
     if isinstance(value, np.generic):
-        value = value.item()
+        dtype, value = value.dtype.name, value.item()
+        if exact and type(value) in (bool, int, float):
+            return {KIND: "numpy.generic", "dtype": dtype, "value": cast("float", value)}
     if value is None or type(value) in (bool, int, float, str):
         return cast("StateValue", value)
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().clone()
     if type(value) is list:
-        return [encode(part, f"{field}.{position}") for position, part in enumerate(value)]
+        return [encode(part, f"{field}.{position}", exact=exact) for position, part in enumerate(value)]
     # Other dicts have keys that a file cannot hold, or one that would look like a mark.
     if isinstance(value, dict) and type(value) in (dict, OrderedDict) and KIND not in value and _has_keys(value):
-        return {key: encode(part, f"{field}.{key}") for key, part in value.items()}
+        return {key: encode(part, f"{field}.{key}", exact=exact) for key, part in value.items()}
     form = _FORMS.get(type if isinstance(value, type) else type(value))
     is_unknown = value not in _NAMES if isinstance(value, type) else form is None
     if form is None or is_unknown or (isinstance(value, np.ndarray) and value.dtype.kind not in _NUMERIC):
         named: Any = value if hasattr(value, "__qualname__") else type(value)  # the same in every process
         return {KIND: "placeholder", "description": f"{named.__module__}.{named.__qualname__}"}
-    return {KIND: form.kind, **{name: encode(part, _of(field, name)) for name, part in form.parts(value).items()}}
+    parts = form.parts(value).items()
+    return {KIND: form.kind, **{name: encode(part, _of(field, name), exact=exact) for name, part in parts}}
 
 
 def decode(value: StateValue, field: str, custom_objects: Mapping[str, object]) -> object:
@@ -172,6 +176,7 @@ _FORMS: dict[type, _Form] = {
     type: _Form("class", lambda cls: {"name": _NAMES[cls]}, lambda name: _CLASSES[name]),
     tuple: _Form("tuple", lambda value: {"items": list(value)}, lambda items: tuple(items)),
     np.ndarray: _Form("numpy.ndarray", _parts_of_array, _array),
+    np.generic: _Form("numpy.generic", _attributes(), lambda dtype, value: _dtype(dtype).type(value)),
     torch.device: _Form("torch.device", lambda device: {"name": str(device)}, lambda name: torch.device(name)),
     torch.dtype: _Form("torch.dtype", lambda dtype: {"name": str(dtype).removeprefix("torch.")}, _torch_dtype),
     spaces.Box: _Form("Box", _attributes("low", "high", "bounded_below", "bounded_above"), _box),

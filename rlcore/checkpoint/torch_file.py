@@ -150,7 +150,7 @@ def _check_tensor(tensor: torch.Tensor, place: str) -> None:
 def _check_plain(value: object, what: str) -> None:
     if value is not None and type(value) not in (bool, int, float, str):
         kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
-        hint = "; use .item() for a NumPy scalar, torch.as_tensor for an array" if kind.startswith("numpy.") else ""
+        hint = "; use torch.as_tensor, or .item() if its dtype may change" if kind.startswith("numpy.") else ""
         raise RefusedError(
             f"{what} a {kind}; a checkpoint holds tensors, bool, int, float, str, None, lists, dicts with str or int "
             f"keys and tuples of plain values{hint}"

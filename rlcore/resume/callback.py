@@ -220,10 +220,15 @@ def saved_steps(folder: Path, name: str) -> list[int]:
 def newest_exact(folder: str | Path, name: str = "exact") -> Path | None:
     """Return the file of the latest timestep that ``SaveExactly(folder, name=name)`` has saved and that is whole.
 
-    :return: None if there is none
+    :return: None if there is no file
+    :raises CheckpointError: there are files, and not one of them can be loaded
     """
-    paths = (path_of_step(Path(folder), name, step) for step in reversed(saved_steps(Path(folder), name)))
-    return next(filter(_is_whole, paths), None)
+    paths = [path_of_step(Path(folder), name, step) for step in reversed(saved_steps(Path(folder), name))]
+    newest = next(filter(_is_whole, paths), None)
+    if paths and newest is None:
+        words = f"is the newest of {len(paths)} files of this run, and not one can be loaded"
+        raise CheckpointError(paths[0], f"{words}; put back a copy, or move the files away to begin the run again")
+    return newest
 
 
 def _is_whole(path: Path) -> bool:

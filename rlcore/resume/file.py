@@ -10,7 +10,6 @@ from types import FrameType
 from typing import Any, Final
 
 import gymnasium as gym
-import numpy as np
 import torch
 from sb3_contrib import QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableRolloutBuffer
@@ -48,7 +47,7 @@ from rlcore.state.network import require_network
 from rlcore.state.progress import FORM, WINDOWS
 from rlcore.state.training import Scope, apply_generators, capture_generators, generators_untouched, snapshot
 from rlcore.state.tree import Rule, fit
-from rlcore.types import StateDict
+from rlcore.types import StateDict, plain
 
 ALGORITHMS: Final[dict[str, type[BaseAlgorithm]]] = {
     algorithm.__name__: algorithm
@@ -87,7 +86,7 @@ def save_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
         implement ``get_state`` and ``set_state``. Of a subclass, the file holds what its constructor takes, as the
         attributes of the same names have it, and the attributes that its ``extra_state`` names, such as
         ``extra_state = ("predictor", "predictor_optimizer", "intrinsic_mean")``: modules, optimizers, arrays, tensors,
-        plain values, and what has ``get_state`` and ``set_state``
+        numbers, plain values, RunningMeanStd, and what has ``get_state`` and ``set_state``
     :param path: ``.zip`` is added to a name without ending
     :raises CheckpointError: no file could hold a part of the training, which the message names: whatever differs from
         the model that :func:`load_exact` would build, such as a hook; or the file cannot be written. An older file is
@@ -255,8 +254,7 @@ def _both(model: BaseAlgorithm) -> tuple[BaseAlgorithm, dict[str, Any], dict[str
         kept = {name: each for name, each in kept.items() if name in vars(built) or hasattr(type(model), name)}
     theirs = {name: each for name, each in vars(built).items() if name in kept}
     for name in named - {"action_noise", *smaller}:
-        values = (settings[name], setting(built, name))
-        kept[name], theirs[name] = (each.item() if isinstance(each, np.generic) else each for each in values)
+        kept[name], theirs[name] = map(plain, (settings[name], setting(built, name)))
     return built, kept, theirs
 
 

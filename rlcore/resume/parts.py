@@ -12,6 +12,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.noise import OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
+from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.save_util import recursive_getattr
 from stable_baselines3.her import HerReplayBuffer
 
@@ -54,6 +55,9 @@ def _restore_learnt(model: BaseAlgorithm, state: StateDict) -> None:
     saved: Any = dict(fitted["state_dicts"])
     for name, each in own.items():
         if isinstance(each, torch.optim.Optimizer):
+            if type(model)._update_learning_rate is BaseAlgorithm._update_learning_rate:  # which replaces every rate
+                for group in saved[name]["param_groups"]:  # schedules may go below 0 beyond their end
+                    group["lr"] = max(group.get("lr", 0.0), 0.0)
             saved[name] = fit_optimizer(saved[name], each, name)
         else:
             saved[name] = fit(saved[name], each.state_dict(), f"learnt[{name!r}]")
@@ -284,13 +288,13 @@ def _extra(value: Any, name: str) -> Any:
         return value.state_dict()
     if isinstance(value, SupportsState):
         return value.get_state()
+    if type(value) is RunningMeanStd:
+        return vec_state.moments_of(None, value)
     if isinstance(value, np.random.Generator):
         return generator_state(value)
     if not isinstance(value, torch.Tensor | np.ndarray | np.generic) and type(value) not in PLAIN:
-        raise StateError(
-            f"no file holds a {type(value).__name__} of extra_state, {name}; give it get_state and set_state"
-        )
-    return codec.encode(value, name)
+        raise StateError(f"no file holds {name} of extra_state: give {type(value).__name__} get_state and set_state")
+    return codec.encode(value, name, exact=True)
 
 
 def _restore_extra(model: BaseAlgorithm, state: StateDict) -> None:
@@ -305,6 +309,10 @@ def _restore_extra(model: BaseAlgorithm, state: StateDict) -> None:
             own.load_state_dict(fitted)
         elif isinstance(own, SupportsState):
             own.set_state(saved[name])
+        elif type(own) is RunningMeanStd:
+            moments = fit(saved[name], vec_state.moments_of(None, own), where, vec_state.STATISTICS)
+            own.mean, own.var = (moments[each].cpu().numpy().copy()[()] for each in ("mean", "var"))
+            own.count = moments["count"]
         elif isinstance(own, torch.Tensor):
             own.data.copy_(fit(saved[name], own.detach(), where))
         else:
@@ -312,18 +320,16 @@ def _restore_extra(model: BaseAlgorithm, state: StateDict) -> None:
             value = generator_from_state(saved[name], where) if is_generator else codec.decode(saved[name], where, {})
             if isinstance(own, np.ndarray):
                 _fill(np.empty_like(own), value, where)
-            elif not (
-                own is None or value is None or isinstance(value, type(own)) or {type(value), type(own)} <= NUMBERS
-            ):
+            elif not (own is None or isinstance(value, type(own) | None) or {type(value), type(own)} <= NUMBERS):
                 raise misfit(where, f"a {type(own).__name__}", value)
-            if _is_finite(own) and isinstance(value, float | np.ndarray) and not _is_finite(value):
+            if _is_finite(own) and not _is_finite(value):
                 raise misfit(where, "finite, as in a new model", value)
-            setattr(model, name, type(own)(value) if isinstance(own, np.generic) else value)
+            setattr(model, name, value)
 
 
 def _is_finite(value: Any) -> bool:
     """Say whether all numbers in a number or an array are finite; True for anything else."""
-    return not isinstance(value, float | np.ndarray) or bool(np.isfinite(value).all())
+    return not isinstance(value, float | np.floating | np.ndarray) or bool(np.isfinite(value).all())
 
 
 def training_state(model: BaseAlgorithm) -> TrainingState:

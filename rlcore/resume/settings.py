@@ -21,7 +21,7 @@ from rlcore.checkpoint import codec
 from rlcore.checkpoint.formats import constructor_names
 from rlcore.errors import StateError
 from rlcore.state.tree import Rule, harmful_option, misfit
-from rlcore.types import StateDict, StateValue
+from rlcore.types import StateDict, StateValue, plain
 
 NOISES: Final[dict[str, tuple[type[ActionNoise], dict[str, str]]]] = {
     "NormalActionNoise": (NormalActionNoise, {"mean": "_mu", "sigma": "_sigma"}),
@@ -76,7 +76,7 @@ def setting(model: BaseAlgorithm, name: str) -> Any:
 def encode_setting(model: BaseAlgorithm, name: str) -> StateValue:
     """Return a setting as plain values; what no file can hold leaves a placeholder, so that loading asks for it."""
     value = setting(model, name)
-    return _encode_noise(value) if name == "action_noise" else codec.encode(value, name)
+    return _encode_noise(value) if name == "action_noise" else codec.encode(value, name, exact=name in _LIMITS)
 
 
 def decode_settings(
@@ -90,7 +90,7 @@ def decode_settings(
         for name, each in saved.items()
     }
     for name, value in decoded.items():
-        numbers = [value] if type(value) in (int, float) else _ends_of(value)
+        numbers = [plain(value)] if type(plain(value)) in (int, float) else _ends_of(value)
         is_known = bool(numbers) or value is None or name in objects or name not in _LIMITS
         rule = _LIMITS.get(name, Rule(finite=False))
         is_text = name in _AUTOMATIC and isinstance(value, str)

@@ -69,7 +69,8 @@ class _Comparison:
 
     def of(self, one: Any, other: Any, path: str, *, is_held: bool) -> Iterator[Difference]:
         """Compare two objects, and all that they refer to."""
-        one, other = (each.item() if type(each) in (np.float64, np.int64) else each for each in (one, other))
+        if isinstance(one, np.generic) or isinstance(other, np.generic):  # whose arrays without axes are as good
+            one, other = (each[()] if isinstance(each, np.ndarray) else each for each in (one, other))
         is_held |= path in self.held
         is_value = path in self.held and not isinstance(one, nn.Module | torch.optim.Optimizer)
         if one is other or is_value or isinstance(one, SEPARATE) or self._is_derived(one, other):
@@ -94,6 +95,8 @@ class _Comparison:
             yield from self._optimizers(one, other, path, is_held)
         else:
             mine, theirs = _parts(one), _parts(other)
+            if isinstance(one, SupportsState):
+                yield from _dtypes(_vars(one), _vars(other), path)
             is_whole = not mine and not theirs
             yield from _whole(one, other, path) if is_whole else self.parts(mine, theirs, path, is_held=is_held)
 
@@ -182,6 +185,14 @@ def _tensor(one: Any, other: Any, path: str, is_held: bool) -> Iterator[Differen
         yield path, forms[0], forms[1]
     elif not (is_held or _bytes(one) == _bytes(other)):
         yield path, f"{_described(one)} that has changed", "as it was made"
+
+
+def _dtypes(one: Parts, other: Parts, path: str) -> Iterator[Difference]:
+    """Compare the dtypes of the numbers that two objects have which give their state themselves."""
+    for name in filter(other.__contains__, one):
+        pair = [each for each in (one[name], other[name]) if isinstance(each, int | float | np.generic | np.ndarray)]
+        if len({str(getattr(each, "dtype", "Python's")) for each in pair}) > 1:
+            yield f"{path}.{name}", _described(pair[0]), f"{_described(pair[1])}, of another dtype, after set_state"
 
 
 def _strides(value: Any) -> str:

@@ -61,6 +61,15 @@ def test_numpy_scalars_become_python_values(value: object, expected: object) -> 
     assert type(encoded) is type(expected)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint64", "bool"])
+def test_numpy_scalars_keep_their_dtype_where_they_are_asked_to(dtype: str) -> None:
+    value = np.array([1]).astype(dtype)[0] / np.dtype(dtype).type(1)
+    (restored,), other = codec.decode(codec.encode([(value,), {"a": value}], "state", exact=True), "state", {})
+
+    assert (type(restored), restored, type(other["a"])) == (type(value), value, type(value))
+    assert codec.encode(np.str_("a"), "state", exact=True) == "a"
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint16", "uint64", "bool"])
 def test_arrays_keep_dtype_shape_and_content(dtype: str) -> None:
     array = np.arange(6).reshape(2, 3).astype(dtype)

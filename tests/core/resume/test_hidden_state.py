@@ -15,6 +15,7 @@ import torch
 from sb3_contrib import TQC
 from stable_baselines3 import PPO
 from stable_baselines3.common.distributions import CategoricalDistribution
+from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.torch_layers import FlattenExtractor
 
 from rlcore import DistributionalPPO
@@ -142,6 +143,43 @@ class Own(DistributionalPPO):
     count = 0
 
 
+class Rms(RunningMeanStd):
+    """Gives its state itself, and takes it back as numbers of Python, with which NumPy rounds in another way."""
+
+    def get_state(self) -> Any:
+        return {"mean": float(self.mean), "var": float(self.var), "count": float(self.count)}
+
+    def set_state(self, state: Any) -> None:
+        vars(self).update(state)
+
+
+class Scales(PPO):
+    """Scales its returns, and remembers NumPy numbers."""
+
+    extra_state = ("rms", "seen", "last")
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self.rms, self.seen, self.last = RunningMeanStd(shape=()), [], None
+
+    def train(self) -> None:
+        buffer = self.rollout_buffer
+        self.rms.update(buffer.returns.flatten())
+        self.last = np.float64(self.rms.var)
+        self.seen.append((np.float32(self.last), {"mean": self.last}))
+        for name in ("returns", "advantages", "values"):
+            setattr(buffer, name, getattr(buffer, name) / np.sqrt(self.last + 1e-8))
+        super().train()
+
+
+class Casts(Scales):
+    """Keeps statistics that lose their dtype."""
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self.rms = Rms(shape=())
+
+
 def of(kind: type[PPO], change: Callable[[Any], object] = lambda _: None, **settings: Any) -> Callable[[], Any]:
     return ruled(change, lambda: kind("MlpPolicy", make_vec(), **net(), **settings))
 
@@ -218,6 +256,14 @@ HIDDEN: dict[str, tuple[Callable[[], Any], str]] = {
         "mean is .* torch.float64 .* torch.float32",
     ),
     "a mode of extra_state": (of(Extra, lambda model: model.network.eval()), "network.training is False, .* True"),
+    "a dtype that set_state does not keep": (
+        of(Casts),
+        r"rms.mean is a ndarray .* 0.0, of another dtype, after set_state",
+    ),
+    "a class of extra_state that gives no state": (
+        of(Scales, lambda model: setattr(model, "rms", type("Kept", (RunningMeanStd,), {})(shape=()))),
+        "no file holds rms of extra_state: give Kept get_state and set_state",
+    ),
     "keys of extra_state": (of(Extra, lambda model: model.seen.update({(1, 2): 3})), r"extra\['seen'\].*no file can"),
     "a number of a DistributionalPPO": (
         distributional(lambda model: setattr(model, "count", 1)),
@@ -324,6 +370,10 @@ SOUND: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
                 "policy_kwargs.features_extractor_kwargs.make": lambda: torch.nn.LSTM(4, 4),
             }
         },
+    ),
+    "statistics and numbers of NumPy": (
+        lambda: Scales("MlpPolicy", make_vec(), **net(), n_steps=8, batch_size=4, gamma=np.float64(0.9)),
+        {"algorithm": Scales},
     ),
     "TQC": (lambda: TQC("MlpPolicy", make_vec("Pendulum-v1"), **net(), buffer_size=40, learning_starts=4), {}),
 }

@@ -22,6 +22,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.noise import ActionNoise, OrnsteinUhlenbeckActionNoise
+from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.utils import FloatSchedule, LinearSchedule
 from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv, VecEnvWrapper, VecNormalize
@@ -492,11 +493,12 @@ def _own(content: Any) -> dict[str, Any]:
 class Measuring(PPO):
     """Keeps an array and numbers of its own, of which one begins with infinity."""
 
-    extra_state = ("mean", "scale", "least")
+    extra_state = ("mean", "scale", "least", "rms")
 
     def _setup_model(self) -> None:
         super()._setup_model()
         self.mean, self.scale, self.least = np.zeros(3), 1.0, np.inf
+        self.rms = RunningMeanStd(shape=(2,))
 
 
 ORIGINAL = "original_observations"
@@ -504,6 +506,12 @@ VECTORIZED = "VectorizedActionNoise"
 HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "a weight that is NaN": ("ppo", lambda c: _weights(c)["action_net.weight"].fill_(np.nan), "holds NaN"),
     "another moment": ("ppo", lambda c: c["state"]["learnt"]["state_dicts"]["policy.optimizer"].pop("state"), "state"),
+    "an infinite rate": ("ppo", lambda c: _options(c).update(lr=np.inf), r"\['lr'\] must be a finite number"),
+    "groups of another kind": (
+        "ppo",
+        lambda c: c["state"]["learnt"]["state_dicts"]["policy.optimizer"].update(param_groups=[3]),
+        "damaged",
+    ),
     "gamma": ("ppo", lambda c: c["settings"].update(gamma=np.nan), "gamma must be a number from 0.0 to 1.0"),
     "a rate below 0": ("ppo", lambda c: c["settings"].update(learning_rate=-1.0), "learning_rate must be a number of"),
     "ascent": ("ppo", lambda c: _kwargs(c).update(optimizer_kwargs={"maximize": True}), "'maximize'.* would ascend"),
@@ -604,6 +612,23 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "a larger own array": ("own", lambda c: _own(c).update(mean=encode(np.ones(4), "")), "mean.*shape"),
     "an own array of integers": ("own", lambda c: _own(c).update(mean=encode(np.ones(3, int), "")), "mean.*float64"),
     "no own array": ("own", lambda c: _own(c).update(mean=None), "mean.*must be an array"),
+    "an own NumPy number": (
+        "own",
+        lambda c: _own(c).update(scale=encode(np.float32(np.inf), "", exact=True)),
+        "scale.*must be finite",
+    ),
+    "a NumPy number of another kind": (
+        "own",
+        lambda c: _own(c).update(scale={"__kind__": "numpy.generic", "dtype": "float64", "value": [1.0, 2.0]}),
+        "scale.*must be a float",
+    ),
+    "an own variance": ("own", lambda c: _own(c)["rms"]["var"].fill_(-1.0), "'var'.* holds a number below 0"),
+    "other own statistics": ("own", lambda c: _own(c)["rms"].update(mean=torch.zeros(3)), "'mean'.* shape"),
+    "a gamma of NumPy": (
+        "ppo",
+        lambda c: c["settings"].update(gamma=encode(np.float64(np.nan), "", exact=True)),
+        "gamma must be a number from 0.0 to 1.0",
+    ),
     "an own number": ("own", lambda c: _own(c).update(scale=np.inf), "scale.*must be finite"),
 }
 
@@ -713,6 +738,36 @@ def test_what_no_file_holds_is_given_at_load(tmp_path: Path) -> None:
     loaded = load_exact(path, make_vec(), custom_objects=objects)
 
     assert differences(finished(continue_learning(loaded)), expected) == []
+
+
+def _linear(remaining: float) -> float:
+    return 1e-3 * remaining
+
+
+class OwnRate(PPO):
+    """Sets its learning rate itself, so that the one of a file may count."""
+
+    def _update_learning_rate(self, optimizers: Any) -> None:
+        pass
+
+
+def test_a_schedule_that_ends_below_0_is_loaded_and_no_other_rate_below_0_counts(tmp_path: Path) -> None:
+    given: Any = {"custom_objects": {"learning_rate": _linear}}
+    model = ppo(learning_rate=_linear).learn(40, callback=SaveExactly(tmp_path, every=64))
+    assert model.policy.optimizer.param_groups[0]["lr"] < 0
+    expected = finished(continue_learning(model, total_timesteps=96))
+    path = newest_exact(tmp_path)
+    assert path is not None
+
+    loaded = load_exact(path, make_vec(), **given)
+    assert loaded.policy.optimizer.param_groups[0]["lr"] == 0
+    assert differences(finished(continue_learning(loaded, total_timesteps=96)), expected) == []
+
+    own: Any = trained(OwnRate)()
+    own.policy.optimizer.param_groups[0]["lr"] = -1.0
+    save_exact(own, tmp_path / "own.zip")
+    with pytest.raises(CheckpointError, match=r"\['lr'\] must be a finite number from 0"):
+        load_exact(tmp_path / "own.zip", make_vec(), algorithm=OwnRate)
 
 
 class OwnPolicy(PPO.policy_aliases["MlpPolicy"]):  # type: ignore[misc]
