@@ -1,0 +1,325 @@
+"""What cannot be saved exactly is refused by name before anything is written."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sb3_contrib import ARS
+from stable_baselines3 import DDPG, PPO
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.envs import BitFlippingEnv
+from stable_baselines3.common.noise import ActionNoise
+from stable_baselines3.common.torch_layers import FlattenExtractor
+from stable_baselines3.common.vec_env import VecEnvWrapper
+from stable_baselines3.her import HerReplayBuffer
+
+from rlcore.errors import (
+    CallOrderError,
+    CheckpointError,
+)
+from rlcore.resume import load_exact, save_exact
+from tests.core.resume.small_models import net, noisy, ppo, sac, trained
+from tests.support.environments import make_vec
+from tests.support.exact_runs import Curious, pickled
+from tests.support.training import make_model
+
+
+class Counting(PPO):
+    """Keeps a number that no file has."""
+
+    count = 0
+
+    def train(self) -> None:
+        self.count += 1
+        super().train()
+
+
+class Takes(PPO):
+    """Its constructor takes what it does not keep."""
+
+    def __init__(self, *arguments: Any, width: int = 3, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.double = 2 * width
+
+
+class Predicts(PPO):
+    """Has a network that no file has."""
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self.predictor = torch.nn.Linear(2, 1)
+
+
+class Extractor(FlattenExtractor):
+    """Keeps what is in no state dictionary."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__(space)
+        self.calls = 0
+        self.generator = np.random.default_rng(0)
+        self.mean = torch.zeros(2)
+        self.function = torch.cos
+        self.counter = itertools.count()
+        self.register_buffer("last", torch.zeros(2), persistent=False)
+
+
+def changed(change: Callable[[Any], object]) -> Callable[[], Any]:
+    """A model to whose policy something was done after it was built."""
+
+    def make() -> PPO:
+        model = ppo(policy_kwargs={"net_arch": [4], "features_extractor_class": Extractor})
+        change(model.policy)
+        return model
+
+    return make
+
+
+def ruled(change: Callable[[Any], object], build: Callable[[], Any] = ppo) -> Callable[[], Any]:
+    """A model to which something was done after it was built."""
+
+    def make() -> Any:
+        model = build()
+        change(model)
+        return model
+
+    return make
+
+
+class OwnBuffer(ReplayBuffer):
+    """As may a buffer."""
+
+
+class Silence(ActionNoise):
+    """And noise."""
+
+    def __call__(self) -> Any:
+        return np.zeros(1)
+
+
+class Tripled(VecEnvWrapper):
+    """A wrapper that no part of a file is of."""
+
+    def reset(self) -> Any:
+        return self.venv.reset()
+
+    def step_wait(self) -> Any:
+        return self.venv.step_wait()
+
+
+class Compiled(torch.nn.Module):
+    """What torch.compile returns, as far as it matters here."""
+
+    def __init__(self, policy: Any) -> None:
+        super().__init__()
+        self.inner = policy
+
+
+def with_optimizer() -> Any:
+    model = ppo()
+    model.policy.optimizer = torch.optim.SGD(model.policy.parameters(), lr=0.1)
+    return model
+
+
+def with_policy() -> Any:
+    model: Any = ppo()
+    model.policy = Compiled(model.policy)
+    return model
+
+
+UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
+    "a number of a subclass": (trained(Counting), "count is 1, .* missing; .* or name it in Counting.extra_state"),
+    "a network of a subclass": (
+        trained(Predicts),
+        "predictor.weight is a Parameter .* in Predicts.extra_state",
+    ),
+    "an argument of a subclass": (trained(Takes), "the constructor of Takes takes width, and there is no attribute"),
+    "another algorithm": (lambda: ARS("MlpPolicy", make_vec(), **net()), "ARS does not derive from an algorithm"),
+    "an activation": (
+        changed(lambda policy: setattr(policy.mlp_extractor.policy_net, "1", torch.nn.ReLU())),
+        "policy.mlp_extractor.policy_net.1 is a ReLU, .* a Tanh",
+    ),
+    "a layer more": (
+        changed(lambda policy: policy.mlp_extractor.policy_net.append(torch.nn.Tanh())),
+        "policy.mlp_extractor.policy_net is the modules, 0, 1, 2, .* the modules, 0, 1",
+    ),
+    "a hook of a module": (
+        changed(lambda policy: policy.register_forward_hook(print)),
+        "policy._forward_hooks is print, .* none",
+    ),
+    "a hook of a parameter": (
+        changed(lambda policy: policy.action_net.weight.register_hook(torch.neg)),
+        "policy.action_net.weight._backward_hooks is .*neg, .* none",
+    ),
+    "a replaced method": (
+        changed(lambda policy: setattr(policy, "forward", policy.forward)),
+        "policy.forward is a method, .* missing",
+    ),
+    "a number of a module": (
+        changed(lambda policy: setattr(policy.features_extractor, "calls", 3)),
+        "policy.features_extractor.calls is 3, .* 0; let the constructor",
+    ),
+    "a generator of a module": (
+        changed(lambda policy: policy.features_extractor.generator.random()),
+        "policy.features_extractor.generator.state",
+    ),
+    "a tensor that is no buffer": (
+        changed(lambda policy: policy.features_extractor.mean.add_(1)),
+        "policy.features_extractor.mean is a Tensor",
+    ),
+    "a buffer that is not saved": (
+        changed(lambda policy: policy.features_extractor.last.add_(1)),
+        "policy.features_extractor.last is a Tensor",
+    ),
+    "an option of an optimizer": (
+        changed(lambda policy: policy.optimizer.param_groups[0].update(eps=1e-3)),
+        r"policy.optimizer.param_groups\[0\]\['eps'\] is 0.001, .* 1e-05",
+    ),
+    "a group of an optimizer": (
+        changed(lambda policy: policy.optimizer.add_param_group({"params": [torch.zeros(1, requires_grad=True)]})),
+        r"policy.optimizer is groups of \[.*, 1\] parameters",
+    ),
+    "a hook of an optimizer": (
+        changed(lambda policy: policy.optimizer.register_step_pre_hook(print)),
+        "policy.optimizer._optimizer_step_pre_hooks is print, .* none",
+    ),
+    "weights that two layers share": (
+        changed(lambda policy: setattr(policy.mlp_extractor, "value_net", policy.mlp_extractor.policy_net)),
+        "policy.mlp_extractor.value_net is shared with another part",
+    ),
+    "another order of parameters": (
+        changed(lambda policy: policy.optimizer.param_groups[0]["params"].reverse()),
+        "is in another order, .* as the constructor gave them",
+    ),
+    "a function of a module": (
+        changed(lambda policy: setattr(policy.features_extractor, "function", torch.sin)),
+        "policy.features_extractor.function is a builtin.*sin, .* another",
+    ),
+    "a counter of a module": (
+        changed(lambda policy: next(policy.features_extractor.counter)),
+        r"policy.features_extractor.counter is count\(1\), .* count\(0\)",
+    ),
+    "gamma of a buffer": (ruled(lambda model: setattr(model, "gamma", 0.5)), "rollout_buffer.gamma is 0.99, .* 0.5"),
+    "a rate without a schedule": (ruled(lambda model: setattr(model, "learning_rate", 0.5)), "lr_schedule"),
+    "a schedule of its own": (
+        ruled(lambda model: setattr(model, "lr_schedule", lambda _: 1e-5), lambda: make_model(make_vec())),
+        "lr_schedule is a function, .* a FloatSchedule",
+    ),
+    "one noise of several": (
+        ruled(lambda model: setattr(model.action_noise.noises[0], "_sigma", np.ones(1)), noisy),
+        r"action_noise.noises\[0\]._sigma is a ndarray .* that has changed",
+    ),
+    "a method of a model": (ruled(lambda model: setattr(model, "train", model.train)), "train is a method, .* missing"),
+    "extra_state that is not there": (
+        ruled(lambda model: setattr(model, "extra_state", ("mean",))),
+        "extra_state names mean, and PPO has no such attribute",
+    ),
+    "info dicts of HER": (
+        lambda: sac(
+            make_vec_env(partial(BitFlippingEnv, 3, True), wrapper_class=pickled),
+            replay_buffer_class=HerReplayBuffer,
+            replay_buffer_kwargs={"copy_info_dict": True},
+        ),
+        "keeps info dicts",
+    ),
+    "DistributionalPPO": (lambda: make_model(make_vec_env("CartPole-v1")), "ResumableEnv is not its outermost wrapper"),
+    "an optimizer": (with_optimizer, "policy.optimizer is a SGD, and .* a Adam"),
+    "a compiled policy": (with_policy, "the policy is a Compiled"),
+    "a replay buffer": (lambda: sac(replay_buffer_class=OwnBuffer), "the buffer OwnBuffer may keep more"),
+    "action noise": (lambda: sac(action_noise=Silence()), "the action noise Silence cannot give its state"),
+    "an environment": (lambda: ppo(make_vec_env("CartPole-v1")), "ResumableEnv is not its outermost wrapper; give"),
+    "a wrapper": (lambda: ppo(Tripled(make_vec())), "Tripled cannot give its state"),
+    "no environment": (lambda: PPO.load(saved_by_sb3()), "the model has no environment"),
+}
+
+
+def saved_by_sb3() -> Any:
+    import io
+
+    file = io.BytesIO()
+    ppo().save(file)
+    file.seek(0)
+    return file
+
+
+@pytest.mark.parametrize(("make", "message"), UNSAVABLE.values(), ids=UNSAVABLE)
+def test_what_cannot_be_saved_is_named_and_nothing_is_written(
+    make: Callable[[], Any], message: str, tmp_path: Path
+) -> None:
+    model, path = make(), tmp_path / "new" / "file.zip"
+
+    with pytest.raises(CheckpointError, match=message) as refusal:
+        save_exact(model, path)
+
+    assert "was not written, as training could not continue exactly" in str(refusal.value)
+    assert not path.parent.exists()
+
+
+class Normed(FlattenExtractor):
+    """Has what is derived: running statistics that the model lists again, and parametrized weights."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__(space)
+        self.norm = torch.nn.BatchNorm1d(space.shape[0])
+        self.layer = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(space.shape[0], space.shape[0]))
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return self.layer(self.norm(observations))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("make", [ppo, sac])
+def test_what_is_derived_is_no_obstacle(make: Any, tmp_path: Path) -> None:
+    model = make(policy_kwargs={"net_arch": [4], "features_extractor_class": Normed}).learn(24)
+    save_exact(model, tmp_path / "normed.zip")
+
+
+@pytest.mark.parametrize("make", [ppo, lambda: make_model(make_vec())], ids=["PPO", "DistributionalPPO"])
+def test_what_was_frozen_after_the_construction_is_frozen_again(make: Any, tmp_path: Path) -> None:
+    model = make()
+    next(model.policy.parameters()).requires_grad_(False)
+    save_exact(model, tmp_path / "frozen.zip")
+    loaded = load_exact(tmp_path / "frozen.zip", make_vec())
+    flags = [[each.requires_grad for each in own.policy.parameters()] for own in (model, loaded)]
+    assert flags[0] == flags[1] != [True] * len(flags[0])
+
+
+def test_a_subclass_is_loaded_by_its_own_class_alone(tmp_path: Path) -> None:
+    save_exact(Curious("MlpPolicy", make_vec(), **net()), tmp_path / "own.zip")
+    save_exact(DDPG("MlpPolicy", make_vec("Pendulum-v1"), **net()), tmp_path / "ddpg.zip")
+
+    assert isinstance(load_exact(tmp_path / "ddpg.zip", make_vec("Pendulum-v1"), algorithm=DDPG), DDPG)
+    for algorithm in (None, PPO, Counting):
+        with pytest.raises(CheckpointError, match=r"is of 'PPO:Curious', and algorithm=.*; give its class"):
+            load_exact(tmp_path / "own.zip", make_vec(), algorithm=algorithm)
+
+
+class SaveInTheMiddle(BaseCallback):
+    def __init__(self, path: Path, moment: str) -> None:
+        super().__init__()
+        self.path, self.moment = path, moment
+
+    def _on_step(self) -> bool:
+        if self.moment == "step":
+            save_exact(self.model, self.path)
+        return True
+
+    def _on_rollout_end(self) -> None:
+        if self.moment == "end":
+            save_exact(self.model, self.path)
+
+
+@pytest.mark.parametrize("moment", ["step", "end"])
+@pytest.mark.parametrize("make", [ppo, sac])
+def test_a_rollout_is_not_saved_in_its_middle(make: Callable[[], Any], moment: str, tmp_path: Path) -> None:
+    with pytest.raises(CallOrderError, match="a rollout cannot be continued in its middle"):
+        make().learn(30, callback=SaveInTheMiddle(tmp_path / "file.zip", moment))
+
+    assert list(tmp_path.iterdir()) == []
