@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium import spaces
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.noise import OrnsteinUhlenbeckActionNoise
+from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import VecEnv
 
 from tests.support.environments import make_vec
@@ -35,3 +38,38 @@ def noisy() -> SAC:
 
 def trained(kind: type[PPO]) -> Callable[[], Any]:
     return lambda: kind("MlpPolicy", make_vec(), **net(), n_steps=8, batch_size=8, n_epochs=1).learn(8)
+
+
+class Extractor(FlattenExtractor):
+    """Keeps what is in no state dictionary."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__(space)
+        self.calls = 0
+        self.generator = np.random.default_rng(0)
+        self.mean = torch.zeros(2)
+        self.function = torch.cos
+        self.counter = itertools.count()
+        self.register_buffer("last", torch.zeros(2), persistent=False)
+
+
+def changed(change: Callable[[Any], object]) -> Callable[[], Any]:
+    """A model to whose policy something was done after it was built."""
+
+    def make() -> PPO:
+        model = ppo(policy_kwargs={"net_arch": [4], "features_extractor_class": Extractor})
+        change(model.policy)
+        return model
+
+    return make
+
+
+def ruled(change: Callable[[Any], object], build: Callable[[], Any] = ppo) -> Callable[[], Any]:
+    """A model to which something was done after it was built."""
+
+    def make() -> Any:
+        model = build()
+        change(model)
+        return model
+
+    return make

@@ -22,7 +22,7 @@ from rlcore import DistributionalPPO
 from rlcore.errors import CheckpointError
 from rlcore.resume import continue_learning, load_exact, save_exact
 from rlcore.state.training import capture_generators
-from tests.core.resume.test_refusals import changed, net, ppo, ruled, sac
+from tests.core.resume.small_models import changed, net, ppo, ruled, sac
 from tests.support.environments import bits_of_state, make_vec
 from tests.support.exact_runs import StopAt, differences, finished
 from tests.support.training import make_model

@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecEnvWrapper,
 from rlcore import DistributionalPPO, ResumableEnv
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.resume import PickledEnv, load_exact, save_exact
-from tests.core.resume.test_refusals import ppo
+from tests.core.resume.small_models import ppo
 from tests.support.environments import make_vec
 
 

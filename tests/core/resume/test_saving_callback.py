@@ -18,7 +18,7 @@ from stable_baselines3.common.callbacks import BaseCallback, EveryNTimesteps
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact, save_exact
 from rlcore.resume.callback import SIGNALS, saved_steps
-from tests.core.resume.test_refusals import ppo, sac
+from tests.core.resume.small_models import ppo, sac
 from tests.support.environments import make_vec
 from tests.support.exact_runs import CASES, VARIANTS, StopAt, continued, differences, finished, whole
 

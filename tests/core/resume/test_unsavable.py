@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -27,7 +26,7 @@ from rlcore.errors import (
     CheckpointError,
 )
 from rlcore.resume import load_exact, save_exact
-from tests.core.resume.small_models import net, noisy, ppo, sac, trained
+from tests.core.resume.small_models import changed, net, noisy, ppo, ruled, sac, trained
 from tests.support.environments import make_vec
 from tests.support.exact_runs import Curious, pickled
 from tests.support.training import make_model
@@ -57,41 +56,6 @@ class Predicts(PPO):
     def _setup_model(self) -> None:
         super()._setup_model()
         self.predictor = torch.nn.Linear(2, 1)
-
-
-class Extractor(FlattenExtractor):
-    """Keeps what is in no state dictionary."""
-
-    def __init__(self, space: Any) -> None:
-        super().__init__(space)
-        self.calls = 0
-        self.generator = np.random.default_rng(0)
-        self.mean = torch.zeros(2)
-        self.function = torch.cos
-        self.counter = itertools.count()
-        self.register_buffer("last", torch.zeros(2), persistent=False)
-
-
-def changed(change: Callable[[Any], object]) -> Callable[[], Any]:
-    """A model to whose policy something was done after it was built."""
-
-    def make() -> PPO:
-        model = ppo(policy_kwargs={"net_arch": [4], "features_extractor_class": Extractor})
-        change(model.policy)
-        return model
-
-    return make
-
-
-def ruled(change: Callable[[Any], object], build: Callable[[], Any] = ppo) -> Callable[[], Any]:
-    """A model to which something was done after it was built."""
-
-    def make() -> Any:
-        model = build()
-        change(model)
-        return model
-
-    return make
 
 
 class OwnBuffer(ReplayBuffer):
