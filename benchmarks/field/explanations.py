@@ -36,7 +36,7 @@ EXPLANATIONS: Final = {
         "Files hold no state of the environment and of no random generator. `load()` lets the environment start again, "
         "and seeds the generators as at the beginning, so that a resumed run draws its first random numbers again.",
         "Do not compare resumed runs with uninterrupted ones under one seed. To resume exactly, save what the list "
-        "names as well, and restore the generators last; the README of this project has functions for all ten.",
+        "names as well, and restore the generators last; save_exact() of rlcore.resume does so for all ten.",
         KNOWN_BUGS["resume_is_exact"],
     ),
     "set_parameters_copies": Explanation(

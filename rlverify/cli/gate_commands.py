@@ -183,7 +183,7 @@ def _with_catalogue_and_tests(
                 matrix_plan, since, chosen, executor=in_threads(executor), on_progress=ProgressLine().probes
             )
         found += fallen
-        notes += (f"note: {planted} faults were planted again, as they, their targets or their tests changed",) * bool(
+        notes += (f"note: faults planted again: {planted}, as they, their targets or their tests changed",) * bool(
             planted
         )
     return replace(result, problems=(*result.problems, *found), notes=notes)

@@ -130,7 +130,7 @@ def zero_gradients_move_nothing(subject: OptimizerSubject) -> CheckFinding:
         group.update({name: 0.0 for name in DECAYS if name in group})
     before = walk(running.values)
     subject.steps(running, STEPS, lambda parameter, _step: torch.zeros_like(parameter))
-    return _moved(before, walk(running.values))
+    return _moved(before, walk(running.values), f" with {' and '.join(DECAYS)} of 0")
 
 
 @OPTIMIZERS.rule("high", faults=[planted.OWN_RATE])
@@ -147,12 +147,12 @@ def learning_rate_zero_freezes(subject: OptimizerSubject) -> CheckFinding:
     return _moved(before, walk(running.values))
 
 
-def _moved(before: dict[str, Any], after: dict[str, Any]) -> CheckFinding:
+def _moved(before: dict[str, Any], after: dict[str, Any], under: str = "") -> CheckFinding:
     moved = [path for path in before if before[path] != after[path]]
     if not moved:
         return passing()
     path = moved[0]
-    seen = f"{len(moved)} of {len(before)} parameters moved: {before[path].text} became {after[path].text}"
+    seen = f"{len(moved)} of {len(before)} parameters moved{under}: {before[path].text} became {after[path].text}"
     return failing(seen, where=f"parameters{path}")
 
 

@@ -129,7 +129,7 @@ def test_the_gate_asks_for_a_matrix_where_there_are_tests(checkout: Path) -> Non
     ("new", "code", "told"),
     [
         ("clip(-5, 0, 3) <= 0", 1, "clip-one-sided: (defect) SURVIVED: tests/test_toy.py should have detected it"),
-        ("0 == clip(-5, 0, 3)", 0, "faults were planted again, as they, their targets or their tests changed"),
+        ("0 == clip(-5, 0, 3)", 0, "faults planted again: 2, as they, their targets or their tests changed"),
     ],
 )
 def test_the_gate_plants_the_faults_of_an_edited_test_again(checkout: Path, new: str, code: int, told: str) -> None:
