@@ -262,7 +262,9 @@ def _fitted(found: Mapping[str, Any], own: _States, model: BaseAlgorithm) -> tup
             raise MisfitError(f"{name:.160} {problem}")
     for name, mean in leaves.items():
         of, _, moment = name.rpartition(": ")
-        if moment == "grad_avg" and bool((mean.square() > 1.001 * leaves.get(f"{of}: square_avg", math.inf)).any()):
+        if moment == "grad_avg" and bool(
+            (mean.square() > (1 + 1e-3) * leaves.get(f"{of}: square_avg", math.inf)).any()
+        ):
             raise MisfitError(f"{name} is larger than its square_avg allows")
     return {name: fitted[name] for name in names}, {name: fitted[name] for name in own if name not in names}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from rlverify.checks.state.tree import way
 
 YOURS: Final = "yours"
 """The library of code that is not installed."""
+INSTALLED: Final = {"site-packages", "dist-packages"}
+"""Folders of installed code, wherever it is: an environment can see those of another one, or of the system."""
 PLAIN: Final = (dict, list, tuple, set, str, bytes, int, float, bool, types.NoneType)
 
 
@@ -46,7 +47,7 @@ def owner_of_class(kind: type) -> Owner:
     """The owner that a class is."""
     package = kind.__module__.partition(".")[0]
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    is_installed = file is not None and Path(file).is_relative_to(sysconfig.get_path("purelib"))
+    is_installed = file is not None and not INSTALLED.isdisjoint(Path(file).parts)
     is_python = package in sys.stdlib_module_names and package != "__main__"
     return Owner(package if is_installed or is_python else YOURS, kind.__qualname__)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import collections
+import importlib
+import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -54,6 +57,20 @@ OF_LIBRARIES = {
 @pytest.mark.parametrize(("path", "owner"), OF_LIBRARIES.items())
 def test_the_owner_of_a_part_of_a_library(path: str, owner: Owner) -> None:
     assert owner_of(torch.nn.Linear(2, 2), path) == owner
+
+
+@pytest.mark.parametrize(
+    ("folder", "owner"), [("site-packages", "elsewhere"), ("dist-packages", "elsewhere"), ("src", YOURS)]
+)
+def test_a_library_of_another_environment_is_no_code_of_yours(
+    folder: str, owner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "elsewhere.py").write_text("class Part:\n    def __init__(self):\n        self.count = 0\n")
+    monkeypatch.syspath_prepend(tmp_path / folder)
+    monkeypatch.delitem(sys.modules, "elsewhere", raising=False)
+    made = importlib.import_module("elsewhere").Part()
+    assert owner_of(made, "count") == Owner(owner, "Part")
 
 
 def test_what_a_base_class_names_is_the_base_classs() -> None:
