@@ -31,11 +31,11 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 class SaveExactly(BaseCallback):
     """Saves what :func:`load_exact` continues: every ``every`` timesteps, on SIGTERM and Ctrl-C, and at the end.
 
-    Give it first in a list. It saves between an update and the next rollout, which has no middle to go on from. After a
-    signal, ``learn()`` saves there and returns; ``stopped_by`` has the signal's number then. The model in memory has
-    made one more step, so continue with the file. A second signal does at once what it did before training. With
-    SubprocVecEnv it saves only on a SIGTERM that is sent to the main process alone: Ctrl-C ends the workers before they
-    give their state.
+    Give it first in a list of callbacks. It saves between an update and the next rollout, as the middle of a rollout
+    cannot be continued. After a signal, ``learn()`` saves there and returns; ``stopped_by`` has the signal's number
+    then. The model in memory has made one more step, so continue with the file. A second signal does at once what it
+    did before training. With SubprocVecEnv it saves only on a SIGTERM that is sent to the main process alone: Ctrl-C
+    ends the workers before they give their state.
 
     :param folder: for the files ``<name>_<timesteps>.zip``
     :param every: timesteps, as ``num_timesteps`` counts them, between two files
@@ -88,7 +88,8 @@ class SaveExactly(BaseCallback):
         with ExitStack() as held:
             held.enter_context(locked(self._place))
             later = [step for step in saved_steps(self.folder, self.name) if step > self._began_at]
-            for path in filter(_is_whole, (path_of_step(self.folder, self.name, step) for step in reversed(later))):
+            paths = (path_of_step(self.folder, self.name, step) for step in reversed(later))
+            if (path := next(filter(_is_whole, paths), None)) is not None:
                 words = (
                     f"is of a later timestep than {self._began_at}, at which this training begins, so of another run"
                 )
@@ -226,8 +227,8 @@ def newest_exact(folder: str | Path, name: str = "exact") -> Path | None:
     paths = [path_of_step(Path(folder), name, step) for step in reversed(saved_steps(Path(folder), name))]
     newest = next(filter(_is_whole, paths), None)
     if paths and newest is None:
-        words = f"is the newest of {len(paths)} files of this run, and not one can be loaded"
-        raise CheckpointError(paths[0], f"{words}; put back a copy, or move the files away to begin the run again")
+        words = f"is the newest of {len(paths)} files of this run, all of which fail to load"
+        raise CheckpointError(paths[0], f"{words}; restore a copy, or move the files away to begin the run again")
     return newest
 
 

@@ -49,7 +49,7 @@ class Clock:
 
 
 class OfPytest:
-    """Stands in for pytest-benchmark's fixture: runs what it is given as often as that would."""
+    """Replaces pytest-benchmark's fixture: runs what it is given as often as that would."""
 
     def __init__(self) -> None:
         self.extra_info: dict[str, Any] = {}

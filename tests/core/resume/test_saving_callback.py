@@ -207,7 +207,9 @@ def test_a_file_that_is_damaged_or_has_another_name_is_passed_over(tmp_path: Pat
 def test_files_of_which_not_one_can_be_loaded_are_not_taken_for_an_empty_folder(tmp_path: Path) -> None:
     for step in (16, 32):
         (tmp_path / f"exact_{step}.zip").write_bytes(b"cut off")
-    with pytest.raises(CheckpointError, match=r"exact_32\.zip: is the newest of 2 files .* not one can be loaded; put"):
+    with pytest.raises(
+        CheckpointError, match=r"exact_32\.zip: is the newest of 2 files .* all of which fail to load; restore"
+    ):
         newest_exact(tmp_path)
     assert newest_exact(tmp_path, "other") is None
 
