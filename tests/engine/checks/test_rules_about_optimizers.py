@@ -17,8 +17,12 @@ DEFECTS = {
     "state_dict_continues": (tiny.HidesState, "5 steps after the load", "parameters[0]"),
     "deepcopy_continues": (tiny.CopyStartsAgain, "5 steps after the copy", "parameters[0]"),
     "load_state_dict_copies": (tiny.SharesState, "in the source after the receiver made steps", "state[0]"),
-    "zero_gradients_move_nothing": (tiny.Drifts, "2 of 2 parameters moved", "parameters[0]"),
-    "learning_rate_zero_freezes": (tiny.SmallestStep, "2 of 2 parameters moved", "parameters[0]"),
+    "zero_gradients_move_nothing": (
+        tiny.Drifts,
+        "2 of 2 parameters moved with weight_decay and lambd and decay of 0, by up to 0.000",
+        "parameters[0]",
+    ),
+    "learning_rate_zero_freezes": (tiny.SmallestStep, "2 of 2 parameters moved, by up to ", "parameters[0]"),
     "missing_gradients_are_skipped": (tiny.NeedsGradients, "step() raises AttributeError", ""),
     "non_finite_gradients_do_not_stay": (
         tiny.TrustsGradients,
