@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rlverify.checks import CheckRecord, Status, Subject, check_subject
 from rlverify.checks.engine.rule import RULES, Rule
-from rlverify.checks.engine.rule_runs import not_run
+from rlverify.checks.engine.rule_runs import not_run, rule_named
 from rlverify.checks.engine.session import TierName
 from rlverify.checks.pytest_door import details
 from rlverify.checks.targets import Target, import_targets
@@ -57,6 +57,8 @@ def chosen_rules(
         for own in every
     ]
     for made, own in zip(subjects, chosen, strict=False):
+        for name in made.expected_failures:
+            rule_named(name, made.known_rules)
         if not own:
             others = "choose others" if made.rules is None else f"it has {', '.join(made.rules) or 'no checks'}"
             raise UsageError(f"no check was chosen for {made.name}, so nothing would be checked; {others}")

@@ -30,7 +30,7 @@ from rlverify.checks.engine.subjects import Runs, Subject, subject
 from rlverify.checks.engine.twins import library_failure, smaller_model, twin_of, what_is_smaller
 from rlverify.checks.state.random_state import kept
 from rlverify.records.attempts import Crash, attempt
-from rlverify.records.errors import suggestion
+from rlverify.records.errors import UsageError, suggestion
 
 Progress = Callable[[str, str], None]
 
@@ -88,11 +88,12 @@ def chosen_rules(made: Subject, checks: Iterable[str] | None = None) -> list[Rul
 def rule_named(name: str, known: Mapping[str, Rule] = RULES) -> Rule:
     """The rule of a name."""
     if name not in known:
-        raise UnknownRuleError(f"no check is named {name!r}{suggestion(name, known)}; choose from {', '.join(known)}")
+        hint = suggestion(name, known) or f"; choose from {', '.join(known)}"
+        raise UnknownRuleError(f"no check is named {name!r}{hint}")
     return known[name]
 
 
-class UnknownRuleError(ValueError):
+class UnknownRuleError(UsageError):
     """There is no rule of this name."""
 
 

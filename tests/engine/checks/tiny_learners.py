@@ -85,6 +85,7 @@ expected = subject(
 outdated = subject(
     Learner, name="outdated", adapter=Copying(), expected_failures={"set_parameters_copies": "fixed long ago"}
 )
+misspelt = subject(Learner, adapter=Copying(), expected_failures={"resume_is_exakt": "a slip"})
 '''
 
 

@@ -230,6 +230,7 @@ WRONG = {
     (): "name what to check, such as package.module:factory",
     ("command_learners:gone",): "command_learners has no 'gone'",
     ("command_learners:copying", "--check", "resume_is_exakt"): "did you mean 'resume_is_exact'?",
+    ("command_learners:misspelt", "--jobs", "2"): "rlverify: no check is named 'resume_is_exakt'; did you mean",
     ("command_learners:copying", "--family", "zzz"): "no family is named 'zzz'; choose from gates, ",
 }
 
