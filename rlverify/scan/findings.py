@@ -78,6 +78,12 @@ _ALL_RULES: Final = (
         "leave out allow_pickle, and store numbers and texts rather than objects",
     ),
     ScanRule(
+        "yaml-load",
+        "yaml.load with an unsafe loader executes code from its input",
+        "Loader and UnsafeLoader make any Python object that a tag of the text names, such as !!python/object/apply.",
+        "call yaml.safe_load",
+    ),
+    ScanRule(
         "vecnormalize-load",
         "VecNormalize.load executes code from the file",
         "VecNormalize.load unpickles the file, which names functions that are imported and called.",
@@ -148,7 +154,8 @@ _DANGEROUS: Final = re.compile(
     r"""
     builtins\.(eval | exec | compile | open | __import__ | (get|set|del)attr | globals | locals | vars | input
         | breakpoint | execfile | file | apply | help)
-    | io\.(open\w* | FileIO) | logging\.config\..* | yaml\.(unsafe_|full_)?load | pandas\.(io\.pickle\.)?read_pickle
+    | io\.(open\w* | FileIO) | logging\.config\..* | yaml\.(unsafe_|full_)?load(_all)?
+    | pandas\.(io\.pickle\.)?read_pickle
     | (joblib | joblib\.numpy_pickle | torch | torch\.serialization | numpy)\.load | torch\.storage\._load_from_bytes
     | torch\.(hub | package | utils\.cpp_extension | utils\._config_module | _inductor | _dynamo)\..*
     | numpy\.(testing | distutils | f2py | lib\.npyio)\..*

@@ -54,6 +54,16 @@ def _numpy_load(call: ast.Call, name: str) -> Judgement:
     return "warning", f"{name} executes what the file says if allow_pickle={ast.unparse(given):.80} is true"
 
 
+def _yaml_load(call: ast.Call, name: str) -> Judgement:
+    given = _keyword(call, "Loader") or (call.args[1] if len(call.args) > 1 else None)
+    if given is None:
+        return "warning", f"{name} without Loader executes what the file says, unless PyYAML is 5.4 or newer"
+    loader = ast.unparse(given)
+    if loader.rpartition(".")[2] in ("Loader", "CLoader", "UnsafeLoader"):
+        return "error", f"{name} with {loader:.80} executes what the file says"
+    return None
+
+
 def _keyword(call: ast.Call, name: str) -> ast.expr | None:
     return next((each.value for each in call.keywords if each.arg == name), None)
 
@@ -86,6 +96,8 @@ LOADING_FUNCTIONS: Final[Mapping[str, LoadingFunction]] = {
     **dict.fromkeys(_JOBLIB_LOADERS, LoadingFunction("joblib-load", _always)),
     **dict.fromkeys(("torch.load", "torch.serialization.load"), LoadingFunction("torch-load", _torch_load)),
     **dict.fromkeys(("numpy.load", "numpy.lib.npyio.load"), LoadingFunction("numpy-load", _numpy_load)),
+    **dict.fromkeys(("yaml.unsafe_load", "yaml.unsafe_load_all"), LoadingFunction("yaml-load", _always)),
+    **dict.fromkeys(("yaml.load", "yaml.load_all"), LoadingFunction("yaml-load", _yaml_load)),
     "stable_baselines3.common.save_util.load_from_zip_file": LoadingFunction("model-load", _model),
 }
 

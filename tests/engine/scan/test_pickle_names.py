@@ -32,7 +32,7 @@ DANGEROUS = words(
     dill._dill._create_function numpy.testing._private.utils.runstring
     asyncio.unix_events._UnixSubprocessTransport._start webbrowser.open io.open pathlib.Path.unlink
     torch.serialization.os.system mymodule.builtins.eval urllib.request.urlopen ctypes.CDLL
-    multiprocessing.util.x
+    multiprocessing.util.x yaml.unsafe_load_all
     """
 )
 UNKNOWN = words(
