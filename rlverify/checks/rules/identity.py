@@ -177,7 +177,7 @@ def targets_follow(session: SubjectSession) -> CheckFinding:
     kind = attempt(lambda: _library_that_moves_its_targets(session, type(model)))  # an adapter may know yours alone
     if isinstance(kind, str):
         return failing(f"{seen}, and they do of a {kind}", where="target_modules()")
-    return inconclusive(f"{seen}; let steps() of the adapter be enough")
+    return inconclusive(f"{seen}; your code never moves one, or later: then return more from steps() of the adapter")
 
 
 def _train(session: SubjectSession, model: Any) -> None:

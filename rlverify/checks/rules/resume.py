@@ -89,6 +89,10 @@ def resume_is_exact(session: SubjectSession) -> CheckFinding:
     Where the parameters are the same, it interrupts a few steps later too, where no episode ends that ended before, and
     looks for what these steps are too few to show: it gives the numbers that differ after the load other values before
     the interruption, such as a count that is nearly full. Training has to go on exactly from them as well.
+
+    It trains for `steps` and `steps_after` of the adapter, by default an update or a few. What takes effect later goes
+    unseen if it is no such number, or if resuming is not exact for another reason, such as one of the library's.
+    `checks.resume` of a suite trains for longer, and `checks.save_load` compares what you name.
     """
     found = _resumed_exactly(session)
     if session.spans is not None or found.status is not Status.PASS:
