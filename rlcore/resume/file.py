@@ -86,7 +86,8 @@ def save_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
         implement ``get_state`` and ``set_state``. Of a subclass, the file holds what its constructor takes, as the
         attributes of the same names have it, and the attributes that its ``extra_state`` names, such as
         ``extra_state = ("predictor", "predictor_optimizer", "intrinsic_mean")``: modules, optimizers, arrays, tensors,
-        numbers, plain values, RunningMeanStd, and what has ``get_state`` and ``set_state``
+        numbers, plain values, RunningMeanStd, and what has ``get_state`` and ``set_state``. A function or class of
+        yours among the settings, such as a schedule, is given again to :func:`load_exact`, as ``custom_objects``
     :param path: ``.zip`` is added to a name without ending
     :raises CheckpointError: no file could hold a part of the training, which the message names: whatever differs from
         the model that :func:`load_exact` would build, such as a hook; or the file cannot be written. An older file is

@@ -33,7 +33,7 @@ class CheckOptions(TypedDict, total=False):
     ``name`` is that of the records, by default the factory's; ``checks`` names the rules to run, by default all;
     ``expected_failures`` has reasons, or `KnownFailure`, by name of the rule, and a rule that passes in spite of it is
     reported; ``limit`` is how many seconds each process of a check may take, by default 60; ``strict`` counts failures
-    that a library has as well.
+    that the nearest class of torch has as well.
     """
 
     name: str

@@ -96,8 +96,7 @@ def subject(
         a rule passes, that is reported, so that the reason is removed
     :param limit: seconds that each process of a check may take
     :param tier: in ``smoke``, no check starts after seven seconds and none is proven; ``full`` has more proofs
-    :param strict: whether failures count that the class of Stable-Baselines3 or sb3-contrib has as well, of which the
-        model is or derives
+    :param strict: whether failures count that the library's own class has as well, of which the model is or derives
     :param as_is: whether settings that only cost time, such as the length of a rollout, stay as they are
     :raises ValueError: if there is no such tier, or an argument cannot be used
     """
