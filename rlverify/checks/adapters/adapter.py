@@ -78,7 +78,7 @@ class Adapter:
         return found_optimizers(model)
 
     def steps(self, model: Any) -> int:  # noqa: ARG002
-        """Environment steps in which the model is updated at least once."""
+        """Environment steps in which the model is updated at least once; whole rollouts, if `learn` collects such."""
         return STEPS
 
     def steps_after(self, model: Any) -> int:

@@ -10,7 +10,8 @@ REMEDIES: Final[dict[str, str]] = {
     "look for sets that are iterated, threads, and times that are used as values.",
     "observing_changes_nothing": "Act in evaluation mode, on copies of what acting changes, and draw exploration from "
     "a generator of its own.",
-    "pieces_equal_whole": "Set up in the constructor, not in learn(), what has to last longer than one call.",
+    "pieces_equal_whole": "Set up in the constructor, not in learn(), what has to last longer than one call. "
+    "If learn() rounds up to whole rollouts, let steps() of the adapter return such a number.",
     "environment_can_be_copied": "Give the class that the failure names a __deepcopy__ that copies its state.",
     "optimizers_hold_the_parameters": "Make the optimizer after the last change of the network, with all parameters.",
     "learning_rate_zero_freezes": "Read the learning rate of the parameter groups in every step.",

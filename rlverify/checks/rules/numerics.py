@@ -16,6 +16,7 @@ from rlverify.checks.engine import faults as faults
 from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.rule import failing, in_a_process, passing, rule
 from rlverify.checks.engine.session import SubjectSession
+from rlverify.checks.state.leaves import in_doubles
 from rlverify.checks.state.trained import named_parameters
 from rlverify.records.attempts import Crash, attempt
 
@@ -99,7 +100,7 @@ def returns_minus_values_are_advantages(session: SubjectSession) -> CheckFinding
     every later epoch normalises again.
     """
     model = session.trained_model()
-    returns, values, advantages = (np.asarray(each, np.float64) for each in session.adapter.advantages(model))
+    returns, values, advantages = map(in_doubles, session.adapter.advantages(model))
     scale = max(1.0, float(np.max(np.abs(returns))), float(np.max(np.abs(values))))
     differences = returns - values
     wrong = ~(np.abs(differences - advantages) <= TOLERANCE * scale)
@@ -114,7 +115,8 @@ def returns_minus_values_are_advantages(session: SubjectSession) -> CheckFinding
 
 def generalised_advantages(found: Mapping[str, Any]) -> Any:
     """What generalised advantage estimation gives for what `Adapter.advantage_inputs` returned."""
-    rewards, values, starts = (np.asarray(found[name], np.float64) for name in ("rewards", "values", "episode_starts"))
+    found = {name: in_doubles(value) for name, value in found.items()}
+    rewards, values, starts = (found[name] for name in ("rewards", "values", "episode_starts"))
     following = np.concatenate([values[1:], np.reshape(found["last_values"], (1, *values.shape[1:]))])
     alive = 1 - np.concatenate([starts[1:], np.reshape(found["last_episode_starts"], (1, *values.shape[1:]))])
     advantages, later = np.zeros_like(values), np.zeros_like(values[0])
@@ -159,7 +161,7 @@ def advantages_are_generalised(session: SubjectSession) -> CheckFinding:
     for is_often in (True, False):
         ends[0] = is_often
         found = session.adapter.advantage_inputs(model)
-        expected, seen = generalised_advantages(found), np.asarray(found["advantages"], np.float64)
+        expected, seen = generalised_advantages(found), in_doubles(found["advantages"])
         wrong = np.argwhere(~(np.abs(expected - seen) <= 10 * TOLERANCE * max(1.0, float(np.max(np.abs(expected))))))
         if len(wrong):
             last = tuple(wrong[-1])

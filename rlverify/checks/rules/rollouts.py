@@ -15,7 +15,7 @@ from rlverify.checks.engine.check_records import CheckFinding
 from rlverify.checks.engine.rule import failing, in_a_process, inconclusive, passing, rule
 from rlverify.checks.engine.search import listed
 from rlverify.checks.engine.session import SubjectSession, digest_of
-from rlverify.checks.state.leaves import is_tensor
+from rlverify.checks.state.leaves import in_doubles, is_tensor
 from rlverify.checks.state.trained import named_parameters
 from rlverify.checks.state.tree import find, put, walk
 from rlverify.records.attempts import attempt
@@ -119,7 +119,7 @@ def ratio_is_one_on_a_fresh_rollout(session: SubjectSession) -> CheckFinding:
     model = session.make()
     before = {path: _copied(find(model, path)[0]) for path, leaf in walk(model).items() if leaf.mutable}
     session.adapter.rollout(model)
-    stored, evaluated = (np.asarray(each, dtype=np.float64) for each in session.adapter.log_probs(model))
+    stored, evaluated = map(in_doubles, session.adapter.log_probs(model))
     apart = np.abs(stored - evaluated)
     if np.all(apart <= TOLERANCE):  # false for NaN
         return passing()
@@ -144,7 +144,7 @@ def _reason(session: SubjectSession, model: Any, before: dict[str, Any], evaluat
         if old is None or new is None or np.prod(old.shape) >= len(evaluated):
             continue  # generators, and data of the rollout
         put(model, path, old)
-        found = attempt(lambda: np.asarray(session.adapter.log_probs(model)[1], dtype=np.float64))
+        found = attempt(lambda: in_doubles(session.adapter.log_probs(model)[1]))
         put(model, path, new)
         if isinstance(found, np.ndarray) and not np.array_equal(found, evaluated, equal_nan=True):
             changed.append(path)

@@ -111,6 +111,11 @@ def is_tensor(node: Any) -> bool:
     return "torch" in sys.modules and isinstance(node, sys.modules["torch"].Tensor)
 
 
+def in_doubles(numbers: Any) -> Any:
+    """An array of a number, an array, or a tensor with or without gradient."""
+    return np.asarray(numbers.detach().cpu() if is_tensor(numbers) else numbers, dtype=np.float64)
+
+
 def has_objects(array: Any) -> bool:
     """Whether an array of NumPy holds Python objects, which are parts of their own."""
     return bool(array.dtype.hasobject and array.size)

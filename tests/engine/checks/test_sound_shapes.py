@@ -171,7 +171,7 @@ class OfOptimizer(tiny_learner.TinyAdapter):
 
 
 class OfModes(tiny_learner.TinyAdapter):
-    """Evaluates in evaluation mode, and saves the generator that dropout draws from."""
+    """Evaluates in evaluation mode, gives tensors with gradients, and saves the generator that dropout draws from."""
 
     def save(self, model: Any, folder: Path) -> None:
         super().save(model, folder)
@@ -184,7 +184,11 @@ class OfModes(tiny_learner.TinyAdapter):
 
     def log_probs(self, model: Any) -> tuple[Any, Any]:
         with evaluating(model.network):
-            return super().log_probs(model)
+            return model.rollout["stored"], model.log_prob(model.rollout["seen"])
+
+    def advantages(self, model: Any) -> tuple[Any, Any, Any]:
+        returns, values, advantages = super().advantages(model)
+        return returns, torch.tensor(values, requires_grad=True), advantages
 
 
 @contextmanager
