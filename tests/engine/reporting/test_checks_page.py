@@ -37,7 +37,10 @@ def test_each_rule_has_a_section_with_all_that_is_known() -> None:
 def test_the_page_describes_every_method_of_an_adapter() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (.+\.) \|$", rules_page(), re.MULTILINE))
     assert set(rows) == {name for name in dir(Adapter) if not name.startswith("_")}
-    assert rows["steps"] == "Environment steps in which the model is updated at least once."
+    assert (
+        rows["steps"]
+        == "Environment steps in which the model is updated at least once; whole rollouts, if `learn` collects such."
+    )
     assert rows["learn"] == "Train for ``steps`` environment steps more."
     for name, sentence in rows.items():
         assert " ".join((getattr(Adapter, name).__doc__ or "").split()).startswith(sentence), name
