@@ -62,6 +62,7 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(
     shown = capsys.readouterr()
     assert "learning_rate" in shown.out
     assert f"best model: {folder}" in shown.out
+    assert "members copy after every 11 updates" in shown.out
     finished = bars(shown.err)
     assert [bar[:2] for bar in finished] == [("member 0", "1/1"), ("member 1", "1/1")]
     assert finished[0] == interrupted[0]

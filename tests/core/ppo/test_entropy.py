@@ -37,6 +37,8 @@ def test_a_schedule_is_linear_from_start_to_final_and_stops_at_the_floor() -> No
     schedule = EntropySchedule(Settings(ent_coef=0.1, ent_coef_final=0.0, ent_coef_min=0.02))
     coefficients = [schedule.coefficient(remaining) for remaining in (1.0, 0.75, 0.5, 0.1, 0.0)]
     assert coefficients == pytest.approx([0.1, 0.075, 0.05, 0.02, 0.02])
+    rising = EntropySchedule(Settings(ent_coef=0.1, ent_coef_final=0.3))
+    assert [rising.coefficient(remaining) for remaining in (1.0, 0.5, 0.0)] == pytest.approx([0.1, 0.2, 0.3])
 
 
 @pytest.mark.parametrize("boost", [None, 4.0])

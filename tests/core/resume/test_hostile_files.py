@@ -190,6 +190,23 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
         "gamma must be a number from 0.0 to 1.0",
     ),
     "an own number": ("own", lambda c: _own(c).update(scale=np.inf), "scale.*must be finite"),
+    **{
+        f"no {part}": (name, lambda c, part=part: c["state"].pop(part), f"missing are \\['{part}'\\]")
+        for name, part in (
+            ("ppo", "learnt"),
+            ("ppo", "progress"),
+            ("ppo", "environments"),
+            ("ppo", "generators"),
+            ("sac", "replay_buffer"),
+            ("own", "extra"),
+        )
+    },
+    "a row beyond the buffer": (
+        "dqn",
+        lambda c: c["state"]["replay_buffer"].update(pos=20, full=True),
+        r"\['pos'\] must be below the buffer's size, 20",
+    ),
+    "a seed below 0": ("ppo", lambda c: c.update(seed=-1), "seed"),
 }
 
 
