@@ -164,7 +164,7 @@ def test_it_shows_all_that_state_and_lineage_say_and_needs_no_other_file(trained
 
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_it_shows_again_what_has_changed_and_ends_with_ctrl_c(is_damaged: bool, tmp_path: Path) -> None:
-    population, pauses = build(tmp_path), 0
+    population, pauses = build(tmp_path, metric_mode="min"), 0
     population.train(1)
 
     def pause(_: float) -> None:
@@ -180,6 +180,7 @@ def test_it_shows_again_what_has_changed_and_ends_with_ctrl_c(is_damaged: bool, 
     shown = text_of(tmp_path, once=False, pause=pause)
     steps = [row[3] for row in map(str.split, shown.splitlines()) if row[:1] == ["1"]]
     assert set(steps) == {"1"} if is_damaged else (steps[0], steps[-1]) == ("1", "2")
+    assert "the smallest is best" in shown
 
 
 def test_the_command_shows_it_once_without_a_terminal_or_says_why_not(

@@ -192,9 +192,11 @@ class TestResume:
     def test_a_run_asked_for_more_makes_up_for_the_exploits_left_out(
         self, is_same: bool, tmp_path: Path, finished: SimpleNamespace
     ) -> None:
-        population = build(tmp_path)
+        population = build(tmp_path / "first")
         population.train(2)
-        population = population if is_same else build(tmp_path)
+        if not is_same:
+            (tmp_path / "first").rename(tmp_path / "moved")
+            population = build(tmp_path / "moved")
         result = population.train(UPDATES)
         assert differing(outcome(population), finished.outcome) == []
         assert population.train(1) == result
