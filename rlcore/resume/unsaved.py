@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.distributions import Distribution
 from torch import Tensor, nn
 
 from rlcore.envs.resumable import SupportsState
@@ -35,7 +36,7 @@ OF_DISTRIBUTIONS: Final = {
     *("distribution", "distributions", "gaussian_actions", "_latent_sde"),
     *("weights_dist", "exploration_mat", "exploration_matrices"),
 }
-"""What every forward pass, or rollout, makes again in the distribution of a policy."""
+"""What every forward pass, or rollout, makes again in a distribution of Stable-Baselines3."""
 OF_THE_RUN: Final = {"params", "lr", "initial_lr", "seed"}
 """Entries of an optimizer's groups that its saved state has."""
 OF_OPTIMIZERS: Final = {"state", "param_groups", "defaults"}
@@ -64,7 +65,7 @@ class _Comparison:
     def __init__(self, held: frozenset[str], owners: tuple[object, object]) -> None:
         self.held = held
         self.seen = {id(owners[0]): owners}  # both, so that no id comes again
-        self.stored: dict[int, Tensor] = {}  # what is there in the other model, by address
+        self.stored: dict[int, tuple[int, int]] = {}  # address in the other model, and size, by address
         separate = (*SEPARATE, *(SEPARATE_OF_OURS if isinstance(owners[0], DistributionalPPO) else ()))
         self.separate = [each for name in separate if (each := getattr(owners[0], name, None)) is not None]
 
@@ -95,7 +96,7 @@ class _Comparison:
         elif isinstance(one, torch.optim.Optimizer):
             yield from self._optimizers(one, other, path, is_held)
         else:
-            mine, theirs = _compared(_parts(one), _parts(other), path)
+            mine, theirs = _compared(one, other, path)
             if isinstance(one, SupportsState):
                 yield from _dtypes(_vars(one), _vars(other), path)
             is_whole = not mine and not theirs
@@ -103,10 +104,8 @@ class _Comparison:
 
     def _is_view(self, one: Any, other: Any) -> bool:
         """Return whether a tensor lies, in both models, where one begins that was compared."""
-        if not (isinstance(one, Tensor) and isinstance(other, Tensor)) or one.data_ptr() not in self.stored:
-            return False
-        whole = self.stored[one.data_ptr()]
-        return other.data_ptr() == whole.data_ptr() and one.nbytes <= whole.nbytes
+        there, size = self.stored.get(one.data_ptr(), (0, -1)) if isinstance(one, Tensor) else (0, -1)
+        return isinstance(other, Tensor) and other.data_ptr() == there and one.nbytes <= size
 
     def parts(self, one: Parts, other: Parts, path: str, *, is_held: bool) -> Iterator[Difference]:
         """Compare what two objects refer to, by what comes after their path."""
@@ -146,7 +145,7 @@ class _Comparison:
         yield from self.of(one, other, path, is_held=is_held)
         if isinstance(one, Tensor):
             self.seen[id(one)] = one, other  # an LSTM has lists of them too
-            self.stored[one.data_ptr()] = other
+            self.stored[one.data_ptr()] = other.data_ptr(), one.nbytes
         if isinstance(one, nn.Parameter):
             if one.requires_grad != other.requires_grad and not path.startswith("policy."):  # whose file has it
                 yield f"{path}.requires_grad", str(one.requires_grad), str(other.requires_grad)
@@ -240,13 +239,14 @@ def _attributes(module: nn.Module) -> dict[str, Any]:
     return hooks | {name: each for name, each in own.items() if name not in OF_MODULES | computed}
 
 
-def _compared(one: Parts, other: Parts, path: str) -> list[Parts]:
-    """Leave out what a model's buffers hold, and what its distributions make again."""
-    left_out = {f".{name}" for name in OF_DISTRIBUTIONS if path.endswith(".action_dist")}
+def _compared(one: Any, other: Any, path: str) -> list[Parts]:
+    """Return what two objects refer to, without what a model's buffers hold and distributions make again."""
+    mine, theirs = _parts(one), _parts(other)
+    left_out = {f".{name}" for name in OF_DISTRIBUTIONS if isinstance(one, Distribution)}
     if path in BUFFERS:
-        left_out = {name for name in one if name in other and not isinstance(one[name], SETTINGS)}
+        left_out = {name for name in mine if name in theirs and not isinstance(mine[name], SETTINGS)}
         left_out |= {f".{name}" for name in OF_BUFFERS}
-    return [{name: value for name, value in each.items() if name not in left_out} for each in (one, other)]
+    return [{name: value for name, value in each.items() if name not in left_out} for each in (mine, theirs)]
 
 
 def _parts(value: Any) -> dict[str, Any]:

@@ -111,13 +111,6 @@ OWN: dict[str, tuple[Callable[[], Any], str]] = {
         ruled(lambda model: setattr(model.replay_buffer, "priorities", np.ones(2)), sac),
         "replay_buffer.priorities is a ndarray .* missing",
     ),
-    "a distribution of Stable-Baselines3": (
-        keeping(
-            lambda: DiagGaussianDistribution(2).proba_distribution(torch.zeros(2), torch.zeros(2)),
-            lambda kept: kept.proba_distribution(torch.ones(2), torch.zeros(2)),
-        ),
-        rf"{KEPT}.distribution.loc is a Tensor .* that has changed",
-    ),
     "a tensor of a policy's distribution": (
         ruled(lambda model: model.policy.action_dist.mean.add_(1), averaging),
         "policy.action_dist.mean is a Tensor .* that has changed",
@@ -183,15 +176,17 @@ class Through(Keeps):
 
 
 class Mixed(torch.nn.Linear):
-    """Keeps what is sound: a path that caches its text, a view of its weight, and numbers of bfloat16."""
+    """Keeps what is sound, such as a path that caches its text, a view of its weight, and numbers of bfloat16."""
 
     def __init__(self) -> None:
         super().__init__(4, 4)
         self.folder, self.view = Path("folder"), self.weight.detach()
+        self.noise = DiagGaussianDistribution(4)
         self.register_buffer("scales", torch.ones(4, dtype=torch.bfloat16), persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return super().forward(x * self.scales.float()) + self.view.mean() * len(str(self.folder))
+        y = super().forward(x * self.scales.float()) + self.view.mean() * len(str(self.folder))
+        return self.noise.proba_distribution(y, torch.zeros(4)).sample()
 
 
 class OtherName(PPO):
@@ -211,7 +206,7 @@ RECOMPUTED: dict[str, Callable[[], Any]] = {
     "torch.nn.utils.parametrizations": lambda: torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(4, 4)),
     "torch.nn.utils.prune": pruned,
     "TorchScript": lambda: scripted(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))),
-    "paths, views and bfloat16": Mixed,
+    "paths, views, bfloat16 and distributions": Mixed,
 }
 
 
