@@ -212,7 +212,7 @@ def constructor_names(algorithm: type) -> list[str]:
     """Return the parameters of a class's constructor, with those of its parents as far as ``**keywords`` reach them."""
     found: dict[str, None] = {}
     for constructor in [vars(each)["__init__"] for each in algorithm.__mro__ if "__init__" in vars(each)]:
-        parameters = inspect.signature(constructor).parameters.values()
+        parameters = list(inspect.signature(constructor).parameters.values())[1:]
         variable = [each for each in parameters if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
         found |= {each.name: None for each in parameters if each not in variable}
         if all(each.kind is not each.VAR_KEYWORD for each in variable):

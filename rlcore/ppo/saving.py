@@ -35,7 +35,7 @@ from rlcore.types import StateDict
 if TYPE_CHECKING:
     from stable_baselines3.common.type_aliases import GymEnv
 
-NO_SETTINGS: Final = ("self", "policy", "env", "device", "_init_setup_model")
+NO_SETTINGS: Final = ("policy", "env", "device", "_init_setup_model")
 """What the constructor takes next to settings."""
 LARGEST_LSTM_STATES = 2**27
 """Bytes of LSTM states that a file may ask for (128 MiB) if no environments are given."""

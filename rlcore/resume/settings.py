@@ -33,7 +33,7 @@ NOISES: Final[dict[str, tuple[type[ActionNoise], dict[str, str]]]] = {
 """Exact types, and their attributes by parameter of the constructor."""
 
 _NO_SETTINGS: Final = {
-    *("self", "policy", "env", "seed", "device", "_init_setup_model"),
+    *("policy", "env", "seed", "device", "_init_setup_model"),
     *("use_rms_prop", "rms_prop_eps"),  # A2C keeps their effect in policy_kwargs
 }
 

@@ -8,35 +8,35 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from functools import partial
+from pathlib import PurePath
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
-import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.buffers import BaseBuffer
 from stable_baselines3.common.distributions import Distribution
-from stable_baselines3.common.logger import Logger
-from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
 
 from rlcore.envs.resumable import SupportsState
-from rlcore.optim.scaler import VarianceGradientScaler
-from rlcore.ppo.adaptive import EntropySchedule, KLPenalty, ReturnScale
+from rlcore.ppo.algorithm import DistributionalPPO
 
-SEPARATE: Final = (
-    *(VecEnv, gym.Env, Logger, torch.distributions.Distribution),
-    *(ReturnScale, EntropySchedule, KLPenalty, VarianceGradientScaler),
-)
-"""What is saved by itself, and what every forward pass makes again."""
+SEPARATE: Final = ("env", "_logger")
+"""Attributes of a model that are saved by themselves."""
+SEPARATE_OF_OURS: Final = ("value_scale", "entropy_schedule", "kl_penalty", "variance_gradient_scaler")
 FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
-LEAVES: Final = (*PLAIN, type, ModuleType, np.generic, set, frozenset, spaces.Space)
+LEAVES: Final = (*PLAIN, type, ModuleType, np.generic, set, frozenset, spaces.Space, PurePath)
+BUFFERS: Final = ("replay_buffer", "rollout_buffer")
 SETTINGS: Final = (bool, int, float, str, Enum, partial, *FUNCTIONS)
-"""What is compared of buffers and distributions, whose tensors are saved by themselves or made again."""
+"""What is compared of a model's buffers, whose arrays are saved by themselves or filled again."""
 OF_BUFFERS: Final = {"pos", "full", "buffer_size", "generator_ready", "pad", "pad_and_flatten"}
 """What they count and make for themselves."""
+OF_DISTRIBUTIONS: Final = {
+    *("distribution", "distributions", "gaussian_actions", "_latent_sde"),
+    *("weights_dist", "exploration_mat", "exploration_matrices"),
+}
+"""What every forward pass, or rollout, makes again in a distribution of Stable-Baselines3."""
 OF_THE_RUN: Final = {"params", "lr", "initial_lr", "seed"}
 """Entries of an optimizer's groups that its saved state has."""
 OF_OPTIMIZERS: Final = {"state", "param_groups", "defaults"}
@@ -65,15 +65,17 @@ class _Comparison:
     def __init__(self, held: frozenset[str], owners: tuple[object, object]) -> None:
         self.held = held
         self.seen = {id(owners[0]): owners}  # both, so that no id comes again
-        self.stored: dict[int, int] = {}  # size by address, in bytes
+        self.stored: dict[int, tuple[int, int]] = {}  # address in the other model, and size, by address
+        separate = (*SEPARATE, *(SEPARATE_OF_OURS if isinstance(owners[0], DistributionalPPO) else ()))
+        self.separate = [each for name in separate if (each := getattr(owners[0], name, None)) is not None]
 
     def of(self, one: Any, other: Any, path: str, *, is_held: bool) -> Iterator[Difference]:
         """Compare two objects, and all that they refer to."""
         if isinstance(one, np.generic) or isinstance(other, np.generic):  # whose arrays without axes are as good
             one, other = (each[()] if isinstance(each, np.ndarray) else each for each in (one, other))
-        is_held |= path in self.held
+        is_held |= path in self.held or self._is_view(one, other)
         is_value = path in self.held and not isinstance(one, nn.Module | torch.optim.Optimizer)
-        if one is other or is_value or isinstance(one, SEPARATE) or self._is_derived(one, other):
+        if one is other or is_value or any(one is each for each in self.separate):
             return
         if id(one) in self.seen:
             if self.seen[id(one)][1] is not other:
@@ -94,25 +96,26 @@ class _Comparison:
         elif isinstance(one, torch.optim.Optimizer):
             yield from self._optimizers(one, other, path, is_held)
         else:
-            mine, theirs = _parts(one), _parts(other)
+            mine, theirs = _compared(one, other, path)
             if isinstance(one, SupportsState):
                 yield from _dtypes(_vars(one), _vars(other), path)
             is_whole = not mine and not theirs
             yield from _whole(one, other, path) if is_whole else self.parts(mine, theirs, path, is_held=is_held)
 
-    def _is_derived(self, value: Any, built: Any) -> bool:
-        """Return whether the constructor computes a tensor from others, or it is a view of one that was compared."""
-        if not isinstance(value, Tensor) or isinstance(value, nn.Parameter):
-            return False
-        is_view = 0 < value.nbytes <= self.stored.get(value.data_ptr(), 0)
-        return is_view or (isinstance(built, Tensor) and built.grad_fn is not None)
+    def _is_view(self, one: Any, other: Any) -> bool:
+        """Return whether a tensor lies, in both models, where one begins that was compared."""
+        there, size = self.stored.get(one.data_ptr(), (0, -1)) if isinstance(one, Tensor) else (0, -1)
+        return isinstance(other, Tensor) and other.data_ptr() == there and one.nbytes <= size
 
     def parts(self, one: Parts, other: Parts, path: str, *, is_held: bool) -> Iterator[Difference]:
         """Compare what two objects refer to, by what comes after their path."""
         for name in {**one, **other}:
             if name.endswith("_hooks") and isinstance(one.get(name) or {}, dict):
-                if (hooks := _hooks(one.get(name))) != _hooks(other.get(name)):
-                    yield f"{path}{name}", hooks, _hooks(other.get(name))
+                hooks, there = _hooks(one.get(name)), _hooks(other.get(name))
+                if (text := _names(hooks)) != (expected := _names(there)):
+                    yield f"{path}{name}", text, expected
+                else:
+                    yield from self.of(hooks, there, f"{path}{name}", is_held=False)
             elif name in one and name in other:
                 yield from self.of(one[name], other[name], f"{path}{name}", is_held=is_held)
             elif not _is_ours(one.get(name, other.get(name))):
@@ -120,7 +123,7 @@ class _Comparison:
                 yield f"{path}{name}", texts[0], texts[1]
 
     def _modules(self, one: nn.Module, other: nn.Module, path: str, is_held: bool) -> Iterator[Difference]:
-        names = [", ".join(["the modules", *each._modules]) for each in (one, other)]
+        names = [", ".join(["the modules", *each._modules.keys()]) for each in (one, other)]
         if names[0] != names[1]:
             yield path, names[0], names[1]
             return
@@ -129,8 +132,8 @@ class _Comparison:
         unsaved = one._non_persistent_buffers_set
         for name in ("_parameters", "_buffers"):
             inside, there = vars(one)[name], vars(other)[name]
-            if list(inside) != list(there):
-                yield path, f"tensors {', '.join(inside)}", f"tensors {', '.join(there)}"
+            if list(inside.keys()) != list(there.keys()):
+                yield path, f"tensors {', '.join(inside.keys())}", f"tensors {', '.join(there.keys())}"
                 return
             for key, tensor in inside.items():
                 yield from self._tensors(tensor, there[key], f"{path}.{key}", is_held and key not in unsaved)
@@ -142,7 +145,7 @@ class _Comparison:
         yield from self.of(one, other, path, is_held=is_held)
         if isinstance(one, Tensor):
             self.seen[id(one)] = one, other  # an LSTM has lists of them too
-            self.stored[one.data_ptr()] = one.nbytes
+            self.stored[one.data_ptr()] = other.data_ptr(), one.nbytes
         if isinstance(one, nn.Parameter):
             if one.requires_grad != other.requires_grad and not path.startswith("policy."):  # whose file has it
                 yield f"{path}.requires_grad", str(one.requires_grad), str(other.requires_grad)
@@ -202,7 +205,8 @@ def _strides(value: Any) -> str:
 
 
 def _bytes(value: Any) -> bytes:
-    return (value.detach().cpu().numpy() if isinstance(value, Tensor) else value).tobytes()
+    flat = value.detach().cpu().flatten().view(torch.uint8).numpy() if isinstance(value, Tensor) else value
+    return flat.tobytes()
 
 
 def _whole(one: Any, other: Any, path: str) -> Iterator[Difference]:
@@ -222,8 +226,27 @@ def _are_alike(one: type, other: type) -> bool:
 
 
 def _attributes(module: nn.Module) -> dict[str, Any]:
-    """Return what is set on a module and is neither torch's nor a module, such as an alias of one."""
-    return {name: each for name, each in vars(module).items() if name not in OF_MODULES or name.endswith("_hooks")}
+    """Return what is set on a module and is neither torch's nor a module, nor what a hook of torch computes again."""
+    own = vars(module)
+    hooks = {name: each for name, each in own.items() if name.endswith("_hooks")}
+    if isinstance(module, torch.jit.ScriptModule):
+        own = {name: getattr(module, name) for name in module._concrete_type.get_attributes()}
+    computed = {
+        getattr(hook, "name", getattr(hook, "_tensor_name", None))
+        for hook in module._forward_pre_hooks.values()
+        if type(hook).__module__.startswith("torch.nn.utils.")
+    }
+    return hooks | {name: each for name, each in own.items() if name not in OF_MODULES | computed}
+
+
+def _compared(one: Any, other: Any, path: str) -> list[Parts]:
+    """Return what two objects refer to, without what a model's buffers hold and distributions make again."""
+    mine, theirs = _parts(one), _parts(other)
+    left_out = {f".{name}" for name in OF_DISTRIBUTIONS if isinstance(one, Distribution)}
+    if path in BUFFERS:
+        left_out = {name for name in mine if name in theirs and not isinstance(mine[name], SETTINGS)}
+        left_out |= {f".{name}" for name in OF_BUFFERS}
+    return [{name: value for name, value in each.items() if name not in left_out} for each in (mine, theirs)]
 
 
 def _parts(value: Any) -> dict[str, Any]:
@@ -232,8 +255,6 @@ def _parts(value: Any) -> dict[str, Any]:
         return {".state": value.get_state()}
     own = {f".{name}": getattr(value, name) for name in _slots(value) if hasattr(value, name)}
     own |= {f".{name}": each for name, each in _vars(value).items()}
-    if isinstance(value, BaseBuffer | Distribution):
-        return {name: each for name, each in own.items() if isinstance(each, SETTINGS) and name[1:] not in OF_BUFFERS}
     return _content(value) | own
 
 
@@ -247,7 +268,7 @@ def _content(value: Any) -> dict[str, Any]:
     if isinstance(value, list | tuple | deque):
         return {f"[{index}]": each for index, each in enumerate(value)}
     if isinstance(value, Mapping):
-        return _indexed(value)
+        return _indexed(value) | {".keys()": tuple(value)}
     if isinstance(value, weakref.ReferenceType):
         return {"()": value()}
     if isinstance(value, FunctionType):
@@ -273,14 +294,18 @@ def _indexed(entries: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _vars(value: Any) -> dict[str, Any]:
-    return vars(value) if hasattr(value, "__dict__") else {}
+    """Return the attributes of an object, without those that a wrapper copies of a class."""
+    return {name: each for name, each in getattr(value, "__dict__", {}).items() if name != "__annotations__"}
 
 
-def _hooks(hooks: Any) -> str:
-    """Return the names of hooks, without our own."""
-    functions = [getattr(each, "func", each) for each in (hooks or {}).values()]
-    own = [each for each in functions if not _is_ours(each)]
-    return ", ".join(getattr(each, "__qualname__", type(each).__name__) for each in own) or "none"
+def _hooks(hooks: Any) -> list[Any]:
+    """Return hooks without our own."""
+    return [each for each in (hooks or {}).values() if not _is_ours(getattr(each, "func", each))]
+
+
+def _names(hooks: list[Any]) -> str:
+    functions = [getattr(each, "func", each) for each in hooks]
+    return ", ".join(getattr(each, "__qualname__", type(each).__name__) for each in functions) or "none"
 
 
 def _is_ours(value: object) -> bool:
@@ -293,5 +318,5 @@ def _described(value: object) -> str:
         return f"a {type(value).__name__} of shape {tuple(value.shape)}"
     if isinstance(value, type):
         return value.__qualname__
-    text = repr(value) if isinstance(value, (*PLAIN, np.generic)) else f"a {type(value).__name__}"
+    text = repr(value) if isinstance(value, LEAVES) else f"a {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."

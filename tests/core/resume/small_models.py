@@ -73,3 +73,20 @@ def ruled(change: Callable[[Any], object], build: Callable[[], Any] = ppo) -> Ca
         return model
 
     return make
+
+
+class Keeps(FlattenExtractor):
+    """Keeps what a function makes."""
+
+    def __init__(self, space: Any, make: Callable[[], Any]) -> None:
+        super().__init__(space)
+        self.kept = make()
+
+
+def keeping(make: Callable[[], Any], use: Callable[[Any], object] = lambda kept: kept()) -> Callable[[], Any]:
+    def build() -> PPO:
+        model = ppo(policy_kwargs={"features_extractor_class": Keeps, "features_extractor_kwargs": {"make": make}})
+        use(model.policy.features_extractor.kept)  # type: ignore[attr-defined]
+        return model
+
+    return build

@@ -22,18 +22,10 @@ from rlcore import DistributionalPPO
 from rlcore.errors import CheckpointError
 from rlcore.resume import continue_learning, load_exact, save_exact
 from rlcore.state.training import capture_generators
-from tests.core.resume.small_models import changed, net, ppo, ruled, sac
+from tests.core.resume.small_models import Keeps, changed, keeping, net, ppo, ruled, sac
 from tests.support.environments import bits_of_state, make_vec
 from tests.support.exact_runs import StopAt, differences, finished
 from tests.support.training import make_model
-
-
-class Keeps(FlattenExtractor):
-    """Keeps what a function makes."""
-
-    def __init__(self, space: Any, make: Callable[[], Any]) -> None:
-        super().__init__(space)
-        self.kept = make()
 
 
 class Counter:
@@ -88,15 +80,6 @@ def attributed() -> Any:
 
     count.n = 0  # type: ignore[attr-defined]
     return count
-
-
-def keeping(make: Callable[[], Any], use: Callable[[Any], object] = lambda kept: kept()) -> Callable[[], Any]:
-    def build() -> PPO:
-        model = ppo(policy_kwargs={"features_extractor_class": Keeps, "features_extractor_kwargs": {"make": make}})
-        use(model.policy.features_extractor.kept)  # type: ignore[attr-defined]
-        return model
-
-    return build
 
 
 class Tempered(CategoricalDistribution):
