@@ -100,6 +100,18 @@ def _direction(first, second, mean_factor, root_factor, eps):
 
 
 @triton.jit
+def measure(table, rows, settings, measured):
+    """Mean of each block of the gradients and the sum of squared deviations from it, in float64."""
+    row, _, block = _locate(table, rows, settings)
+    places, size = block * BLOCK + tl.arange(0, BLOCK), tl.load(row + SIZE)
+    values = _wide(row, GRADIENT, places, places < size).to(tl.float64)
+    mean = tl.sum(values, 0) / tl.minimum(size - block * BLOCK, BLOCK).to(tl.float64)
+    deviations = tl.where(places < size, values - mean, 0.0)
+    tl.store(measured + 2 * tl.program_id(0), mean)
+    tl.store(measured + 2 * tl.program_id(0) + 1, tl.sum(deviations * deviations, 0))
+
+
+@triton.jit
 def look(table, rows, settings, found):
     row, _, block = _locate(table, rows, settings)
     places = block * BLOCK + tl.arange(0, BLOCK)

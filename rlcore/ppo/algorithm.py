@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -16,10 +17,12 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
 from stable_baselines3.common.vec_env import VecEnv
+from torch.distributions import Distribution
 
 from rlcore.checkpoint.container import refusals_name, unusable
 from rlcore.envs import vec_state as env_state
 from rlcore.errors import NonFiniteObservationError, ResumeWarning, SettingError, StateError, warn_caller
+from rlcore.optim.transfers import send
 from rlcore.optim.upgd import UPGD
 from rlcore.ppo import adaptive, construction, logging, losses, saving, state_parts
 from rlcore.ppo.adaptive import EntropySchedule, KLPenalty
@@ -191,18 +194,19 @@ class DistributionalPPO(saving.SavablePPO):
         return True
 
     def _minibatch_losses(self, samples: losses.Samples) -> losses.MinibatchLosses:
-        mask = samples.mask > 1e-8
+        valid = send((samples.mask > 1e-8).nonzero().flatten(), self.device)
         actions = samples.actions
         if isinstance(self.action_space, spaces.Discrete):
             actions = actions.long().flatten()
         observations: Any = samples.observations  # a dict of tensors where the space is a Dict
-        predictions = losses.Predictions(
-            *self.policy.evaluate_actions(observations, actions, samples.lstm_states, samples.episode_starts)
-        )
+        with self._checked_on_cpu():
+            predictions = losses.Predictions(
+                *self.policy.evaluate_actions(observations, actions, samples.lstm_states, samples.episode_starts)
+            )
         remaining = self._current_progress_remaining
         return losses.minibatch_losses(
-            losses.valid_predictions(predictions, mask),
-            losses.valid_targets(samples, mask),
+            losses.valid_predictions(predictions, valid),
+            losses.valid_targets(samples, valid),
             self.policy.values,
             clip_range=self.clip_range(remaining),
             clip_range_vf=None if self.clip_range_vf is None else self.clip_range_vf(remaining),
@@ -212,13 +216,24 @@ class DistributionalPPO(saving.SavablePPO):
             kl_penalty_coef=self.kl_penalty.coefficient,
         )
 
+    @contextmanager
+    def _checked_on_cpu(self) -> Iterator[None]:
+        """Let distributions check their numbers on the CPU alone: for a check, it would wait for a device."""
+        checks = Distribution._validate_args
+        Distribution.set_default_validate_args(checks and self.device.type == "cpu")
+        try:
+            yield
+        finally:
+            Distribution.set_default_validate_args(checks)
+
     def _optimize(self, loss: torch.Tensor) -> float:
         """Backward, scale, clip, optimizer step, scaler step; returns the factor of the scaling."""
         scaler = self.variance_gradient_scaler
         self.policy.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         factor = 1.0 if scaler is None else scaler.scale_gradients()
-        losses.clip_norm(self.policy.named_parameters(), self.max_grad_norm)
+        known = math.inf if scaler is None else scaler.measured_norm
+        losses.clip_norm(self.policy.named_parameters(), self.max_grad_norm, known)
         self.policy.optimizer.step()
         if scaler is not None:
             scaler.step()
