@@ -1,7 +1,8 @@
-"""The part of a UPGD step that Triton kernels compute on a CUDA device: four launches for any number of tensors.
+"""What Triton kernels compute on a CUDA device, for any number of tensors: a UPGD step in four launches, and the
+moments of gradients in one.
 
-The CPU does not wait for the device, which has the counters too. CUDA graphs are not supported: a captured step would
-keep the settings and the addresses of the step that was captured.
+In a step the CPU does not wait for the device, which has the counters too. CUDA graphs are not supported: a captured
+step would keep the settings and the addresses of the step that was captured.
 """
 
 from __future__ import annotations

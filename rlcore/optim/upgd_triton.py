@@ -1,9 +1,10 @@
 """The UPGD step on a CUDA device as four kernels, each launched once for all tensors. Importing this imports Triton.
 
-:mod:`rlcore.optim.upgd_device` launches them in the order in which they stand here. A program works on one block of
-:mod:`rlcore.optim.noise` of one tensor, or in ``reduce`` on one tensor. ``table`` has a row per tensor, ``settings``
-one per group, ``rows`` the row of each program. ``found`` has whether a gradient is not finite, the largest corrected
-utility, or 0 if none is positive, and the largest magnitude of one: the bits of positive numbers have their order.
+:mod:`rlcore.optim.upgd_device` launches ``measure`` by itself and the others in the order in which they stand here. A
+program works on one block of :mod:`rlcore.optim.noise` of one tensor, or in ``reduce`` on one tensor. ``table`` has a
+row per tensor, ``settings`` one per group, ``rows`` the row of each program. ``found`` has whether a gradient is not
+finite, the largest corrected utility, or 0 if none is positive, and the largest magnitude of one: the bits of positive
+numbers have their order.
 The formulas are those of :mod:`rlcore.optim.upgd_step` and :mod:`rlcore.optim.noise`.
 """
 
