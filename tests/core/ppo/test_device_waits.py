@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 from torch.distributions import Distribution
+from torch.utils._pytree import tree_leaves
 
 from rlcore import DistributionalPPO
-from tests.support.meta_device import crossings_of_a_minibatch
+from tests.support.meta_device import META, Crossings, crossings_of_a_minibatch
 from tests.support.training import make_envs, make_model
 
 PLAIN = {"variance_gradient_scaling": False, "n_epochs": 1}
@@ -37,6 +38,19 @@ def rolled_out(settings: dict[str, Any], env_id: str = "CartPole-v1") -> Distrib
 def test_a_minibatch_waits_for_what_decides(settings: dict[str, Any], env_id: str, reads: int) -> None:
     """It sends ten fields, which of them are real, and where episodes start, once for each LSTM."""
     assert crossings_of_a_minibatch(rolled_out(settings, env_id)) == (reads, 13)
+
+
+def test_a_minibatch_of_many_sequences_comes_to_the_device_in_one_copy_a_field() -> None:
+    """The CPU keeps what it decides by."""
+    buffer = rolled_out(PLAIN).rollout_buffer
+    buffer.device = META
+    with Crossings() as crossings:
+        samples = next(buffer.get())
+    assert samples.lstm_states.pi[0].shape[1] >= 3
+    moved = tree_leaves(samples._replace(mask=None, episode_starts=None))
+    assert {field.is_meta for field in moved if field is not None} == {True}
+    assert (samples.mask.is_cpu, samples.episode_starts.is_cpu) == (True, True)
+    assert (crossings.reads, crossings.sent) == (0, 10)
 
 
 @pytest.mark.parametrize(("device", "checked"), [("cpu", True), ("meta", False)])
