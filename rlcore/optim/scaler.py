@@ -148,8 +148,9 @@ class VarianceGradientScaler:
 
     @property
     def measured_norm(self) -> float:
-        """L2 norm of all gradients as :meth:`scale_gradients` found them; infinite if nothing is pending."""
-        return math.inf if self._pending is None else math.sqrt(self._pending.moments.power)
+        """L2 norm of the gradients that are pending, before they were scaled; infinite without any, and from 1e75."""
+        power = math.inf if self._pending is None else self._pending.moments.power
+        return math.sqrt(power) if power < gradient_variance.LARGEST else math.inf
 
     def scale_gradients(self) -> float:
         """Measure the raw gradients as pending, multiply them in place by the factor from committed statistics.

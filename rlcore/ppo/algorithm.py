@@ -218,7 +218,7 @@ class DistributionalPPO(saving.SavablePPO):
 
     @contextmanager
     def _checked_on_cpu(self) -> Iterator[None]:
-        """Let distributions check their numbers on the CPU alone: for a check, it would wait for a device."""
+        """Let distributions check their parameters only on the CPU, which would have to wait for those on a device."""
         checks = Distribution._validate_args
         Distribution.set_default_validate_args(checks and self.device.type == "cpu")
         try:

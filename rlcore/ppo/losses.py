@@ -236,13 +236,13 @@ def clip_norm(parameters: Iterable[tuple[str, nn.Parameter]], max_norm: float, k
 
     :param parameters: with their names
     :param max_norm: largest L2 norm of all gradients together, > 0
-    :param known: no less than that norm, if the CPU knows such a number: it need not wait for the norm if it is small
+    :param known: no less than that norm; where its square is far from infinity, the CPU does not wait for the norm
     :raises NonFiniteGradientError: if the norm is NaN or infinite; no gradient is changed
     """
     named = {name: parameter for name, parameter in parameters if parameter.grad is not None}
     gradients = {name: parameter.grad for name, parameter in named.items() if parameter.grad is not None}
     norm = torch.nn.utils.get_total_norm(gradients.values())
-    if not known**2 < torch.finfo(norm.dtype).max and not norm.isfinite():
+    if not known < 0.5 * torch.finfo(norm.dtype).max ** 0.5 and not norm.isfinite():
         label = next((name for name, each in gradients.items() if not each.isfinite().all()), "the whole network")
         raise NonFiniteGradientError(
             label,

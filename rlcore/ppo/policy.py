@@ -319,10 +319,10 @@ class TwinCriticStorage(_Base):
             self.critic_values = self.swap_and_flatten(self.critic_values)
         yield from super().get(batch_size)
 
-    def _get_samples(self, batch_inds: NDArray[Any], env_change: NDArray[Any], env: Any = None) -> Samples:  # type: ignore[override]  # noqa: ARG002
-        """Do what upstream does with a copy for each sequence and field, with one for each field.
+    def _get_samples(self, batch_inds: NDArray[Any], env_change: NDArray[Any], *_: Any) -> Samples:  # type: ignore[override]
+        """Do what upstream does, but copy each field once and not each of its sequences.
 
-        ``mask`` and ``episode_starts`` stay on the CPU, which decides by them. It does not wait for the device.
+        ``mask`` and ``episode_starts`` stay on the CPU, which reads them. It does not wait for the device.
         """
         begins = np.logical_or(self.episode_starts[batch_inds], env_change[batch_inds]).ravel()
         begins[0] = True

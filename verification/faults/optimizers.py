@@ -197,7 +197,7 @@ def direction_of_the_mean_alone(self: Any, update: Update) -> Coefficients:
     return coefficients._replace(root_factor=0.0, eps=1.0)
 
 
-@fault("fnd-55-norm-not-asked-for", target="rlcore.ppo.losses:clip_norm", pins="c58508fce6f3f3d2")
+@fault("fnd-55-norm-not-asked-for", target="rlcore.ppo.losses:clip_norm", pins="3f91bd7200a18ad8")
 def norm_not_asked_for(
     parameters: Iterable[tuple[str, nn.Parameter]],
     max_norm: float,

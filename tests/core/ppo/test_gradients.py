@@ -55,7 +55,7 @@ def test_a_norm_beyond_all_numbers_is_refused() -> None:
         clip_norm(layers.named_parameters(), 0.5)
 
 
-@pytest.mark.parametrize(("known", "reads"), [(1e19, 0), (1e20, 1)])
+@pytest.mark.parametrize(("known", "reads"), [(5e18, 0), (1e19, 1)])
 def test_a_norm_that_is_known_to_be_small_is_not_waited_for(known: float, reads: int) -> None:
     layers = network().to(META)
     for parameter in layers.parameters():
