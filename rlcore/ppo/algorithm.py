@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -37,6 +37,17 @@ def _non_finite_rows(observations: Any) -> tuple[int, ...]:
     parts = observations.values() if isinstance(observations, dict) else [] if observations is None else [observations]
     bad = [part for part in parts if not np.isfinite(part).all()]
     return tuple(sorted({int(row) for part in bad for row in np.argwhere(~np.isfinite(part))[:, 0]}))
+
+
+@contextmanager
+def _unchecked_distributions() -> Iterator[None]:
+    """Keep distributions from checking their parameters, for which the CPU would wait for a device."""
+    checks = Distribution._validate_args
+    Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(checks)
 
 
 class DistributionalPPO(saving.SavablePPO):
@@ -199,7 +210,7 @@ class DistributionalPPO(saving.SavablePPO):
         if isinstance(self.action_space, spaces.Discrete):
             actions = actions.long().flatten()
         observations: Any = samples.observations  # a dict of tensors where the space is a Dict
-        with self._checked_on_cpu():
+        with nullcontext() if self.device.type == "cpu" else _unchecked_distributions():
             predictions = losses.Predictions(
                 *self.policy.evaluate_actions(observations, actions, samples.lstm_states, samples.episode_starts)
             )
@@ -215,16 +226,6 @@ class DistributionalPPO(saving.SavablePPO):
             normalize_advantage=self.normalize_advantage,
             kl_penalty_coef=self.kl_penalty.coefficient,
         )
-
-    @contextmanager
-    def _checked_on_cpu(self) -> Iterator[None]:
-        """Let distributions check their parameters only on the CPU, which would have to wait for those on a device."""
-        checks = Distribution._validate_args
-        Distribution.set_default_validate_args(checks and self.device.type == "cpu")
-        try:
-            yield
-        finally:
-            Distribution.set_default_validate_args(checks)
 
     def _optimize(self, loss: torch.Tensor) -> float:
         """Backward, scale, clip, optimizer step, scaler step; returns the factor of the scaling."""
