@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT
 
 from rlcore.errors import NonFiniteGradientError, SettingError, StateError
-from rlcore.optim.transfers import on_host
 from rlcore.optim.upgd_step import (
     NOISE_AVERAGES,
     Averages,
@@ -34,6 +33,7 @@ from rlcore.optim.upgd_step import (
     initial_average,
     joint_extremes,
     noises_of,
+    plain_counters,
     read_state,
     root_mean_square,
     utility_scale,
@@ -325,12 +325,8 @@ class UPGD(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """The state after the last step. Counters are plain integers; where a device has them, this waits for it."""
-        saved, counters = super().state_dict(), {**self._averages, **NOISE_AVERAGES}
-        entries = {key: dict(own) for key, own in saved["state"].items()}
-        counts = [(own, name) for own in entries.values() for name in counters if isinstance(own.get(name), Tensor)]
-        for (own, name), count in zip(counts, on_host([own[name] for own, name in counts]), strict=True):
-            own[name] = int(count)
-        return {**saved, "state": entries}
+        saved = super().state_dict()
+        return {**saved, "state": plain_counters(saved["state"], {**self._averages, **NOISE_AVERAGES})}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore a copy of a saved state, in the precision of the state instead of the parameter's.

@@ -293,6 +293,15 @@ def read_state(saved: dict[str, Any], groups: Sequence[Group], averages: Average
     return read
 
 
+def plain_counters(states: Mapping[Any, Group], counters: Iterable[str]) -> dict[Any, Group]:
+    """Return copies of the states of parameters whose counters are plain integers; waits once for those on a device."""
+    plain = {key: dict(state) for key, state in states.items()}
+    found = [(own, name) for own in plain.values() for name in counters if isinstance(own.get(name), Tensor)]
+    for (own, name), count in zip(found, on_host([own[name] for own, name in found]), strict=True):
+        own[name] = int(count)
+    return plain
+
+
 def draw_seed() -> int:
     return int(torch.randint(2**63 - 1, (), device="cpu"))
 
