@@ -35,12 +35,20 @@ TEXTS: Final = {
     "are the operations for which the CPU waits for the device. Torch does not detect all of them.",
     "tests": "`pytest -m cuda` in a process of its own.",
 }
-OF_TORCH: Final = frozenset({"1dc0a47e"})
-"""Commits whose runs had no kernels for devices yet."""
-NO_KERNELS: Final = (
-    "**These figures are of the step in plain torch.** With `RLCORE_TRITON=1`, Triton kernels make it in four "
-    "launches, which `tests/core/optim/test_upgd_device.py` counts and no device has measured yet."
+OUTDATED: Final = frozenset({"1dc0a47e"})
+"""Commits whose runs had neither kernels for devices nor few waits yet."""
+_KERNELS: Final = (
+    "With `RLCORE_TRITON=1`, Triton kernels now make {}, which `tests/core/optim/test_upgd_device.py` counts."
 )
+_STEP: Final = _KERNELS.format("a step in four launches")
+_WAITS: Final = "`train()` now waits once for a minibatch, which `tests/core/ppo/test_device_waits.py` counts."
+SINCE: Final = {
+    "optimizer": _STEP,
+    "scaler": _KERNELS.format("a step in four launches and scale gradients in two, or more by the estimator `element`"),
+    "training": f"{_WAITS} {_STEP}",
+    "launches": f"{_WAITS} {_KERNELS.format('a step in four launches and scaling two more')}",
+}
+"""What has changed since then, by section."""
 
 
 def render(record: Record) -> str:
@@ -48,8 +56,8 @@ def render(record: Record) -> str:
     parts = [HEADER, *([REHEARSAL] if record["rehearsal"] else []), *_facts(record)]
     for name, section in record["sections"].items():
         parts += [f"## {TITLES[name]}", "", TEXTS[name], ""]
-        if record["commit"] in OF_TORCH and name in ("optimizer", "training", "launches"):
-            parts += [NO_KERNELS, ""]
+        if record["commit"] in OUTDATED and name in SINCE:
+            parts += [f"**These figures are older than the code.** {SINCE[name]} No device has measured that yet.", ""]
         parts += [f"Took {section['seconds']:.0f} s of a budget of {section['budget_s']:.0f} s.", ""]
         if "error" in section:
             parts += [f"**Failed**: `{section['error']}`", ""]

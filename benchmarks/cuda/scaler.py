@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import cycle
 from typing import Any
 
@@ -39,7 +40,7 @@ def _end_of_update(shapes: Shapes, device: torch.device, estimator: Any) -> Acti
         torch._foreach_copy_(gradients, next(changing))
         if scaler is not None:
             scaler.scale_gradients()
-        clip_norm(named, LARGEST_NORM)
+        clip_norm(named, LARGEST_NORM, math.inf if scaler is None else scaler.measured_norm)
         optimizer.step()
         if scaler is not None:
             scaler.step()

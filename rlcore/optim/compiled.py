@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -75,16 +76,23 @@ def table_of(*columns: Sequence[Tensor]) -> tuple[NDArray[np.int64], list[int], 
     """
     float32 = torch.float32
     places = [
-        [
-            t.data_ptr() if t.dtype is float32 and t.is_cpu and t.is_contiguous() and not t.is_neg() else 0
-            for t in column
-        ]
+        tuple(
+            [
+                t.data_ptr() if t.dtype is float32 and t.is_cpu and t.is_contiguous() and not t.is_neg() else 0
+                for t in column
+            ]
+        )
         for column in columns
     ]
-    rows = list(zip(*places, map(Tensor.numel, columns[0]), strict=True))
+    return _table(*places, tuple(map(Tensor.numel, columns[0])))
+
+
+@lru_cache(maxsize=16)  # memory mostly stays where it is from step to step
+def _table(*columns: tuple[int, ...]) -> tuple[NDArray[np.int64], list[int], list[int]]:
+    rows = list(zip(*columns, strict=True))
     taken = [i for i, row in enumerate(rows) if 0 not in row and COMPILES]
-    others = sorted({*range(len(rows))} - {*taken}) if len(taken) < len(rows) else []
-    return np.array([rows[i] for i in taken], np.int64).reshape(-1, len(columns) + 1), taken, others
+    others = sorted({*range(len(rows))} - {*taken})
+    return np.array([rows[i] for i in taken], np.int64).reshape(-1, len(columns)), taken, others
 
 
 BLOCK: Final = 512

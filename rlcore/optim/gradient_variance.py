@@ -22,6 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from rlcore.errors import refused_value
+from rlcore.optim.transfers import on_host
+from rlcore.optim.upgd import device_kernels
 from rlcore.state.tree import NOT_NEGATIVE, Rules, fit
 from rlcore.types import Fraction, Natural, NonNegative, Positive, StateDict, StateValue
 
@@ -53,12 +55,21 @@ class Moments(NamedTuple):
     variance: Floats
     mean_square: Floats
 
+    @property
+    def power(self) -> float:
+        """Sum of the squares of all elements."""
+        return float(self.size @ self.mean_square)
+
 
 def measure(gradients: Sequence[Tensor]) -> Moments:
     """Measure gradients in one pass over memory; what is on a device is waited for once.
 
     :param gradients: dense and not empty, of any shapes, dtypes and devices
     """
+    if gradients and gradients[0].is_cuda and (kernels := device_kernels()):
+        measured = kernels.measure(gradients)
+        if measured is not None:
+            return _moments(gradients, measured)
     from rlcore.optim import compiled
 
     measured = np.zeros((len(gradients), 2))
@@ -67,6 +78,10 @@ def measure(gradients: Sequence[Tensor]) -> Moments:
     compiled.measure(table, own)
     measured[taken] = own
     measured[others] = _plain_moments([gradients[i] for i in others])
+    return _moments(gradients, measured)
+
+
+def _moments(gradients: Sequence[Tensor], measured: Floats) -> Moments:
     mean, variance = measured.T
     size = np.array([gradient.numel() for gradient in gradients], dtype=np.float64)
     mean_square = np.minimum(variance + np.square(mean), LARGEST)
@@ -82,7 +97,7 @@ def scale(gradients: Sequence[Tensor], factor: float) -> None:
 def _plain_moments(tensors: Sequence[Tensor]) -> Floats:
     """Mean and variance of each tensor, float64 ``[k, 2]``."""
     numbers = [each for tensor in tensors for each in torch.var_mean(tensor.double(), correction=0)]
-    measured = _on_host(numbers).reshape(-1, 2)[:, ::-1].copy()
+    measured = on_host(numbers).reshape(-1, 2)[:, ::-1].copy()
     for position in np.flatnonzero(~np.isfinite(measured[:, 1])).tolist():
         measured[position] = _extreme_moments(tensors[position].double())
     clipped: Floats = measured.clip(-LARGEST, LARGEST)
@@ -96,14 +111,6 @@ def _extreme_moments(tensor: Tensor) -> tuple[float, float]:
         return math.nan, math.nan
     variance, mean = torch.var_mean(tensor / largest, correction=0)
     return float(mean) * largest, float(variance) * largest * largest
-
-
-def _on_host(values: Sequence[Tensor]) -> Floats:
-    """Bring float64 scalars of any device to the CPU, in one copy."""
-    if not values:
-        return np.zeros(0)
-    joined: Floats = torch.stack([value.to(values[0].device) for value in values]).cpu().numpy()
-    return joined
 
 
 class TensorLayout(NamedTuple):
@@ -233,7 +240,7 @@ class ElementEstimator(VarianceEstimator):
             self._variances[position].add_(deviation.square_(), alpha=weight).mul_(1.0 - weight)
 
     def variance(self) -> Floats:
-        return _on_host([x.mean(dtype=torch.float64) if x.numel() else x.sum().double() for x in self._variances])
+        return on_host([x.mean(dtype=torch.float64) if x.numel() else x.sum().double() for x in self._variances])
 
     def _take(self, position: int, mean: Tensor, variance: Tensor) -> None:
         """Copy the statistics of a tensor, no larger than they may grow in their precision here."""

@@ -146,6 +146,12 @@ class VarianceGradientScaler:
         """Average over steps of the L2 norm of all gradients together."""
         return self._global_average("grad_norm_ema")
 
+    @property
+    def measured_norm(self) -> float:
+        """L2 norm of the gradients that are pending, before they were scaled; infinite without any, and from 1e75."""
+        power = math.inf if self._pending is None else self._pending.moments.power
+        return math.sqrt(power) if power < gradient_variance.LARGEST else math.inf
+
     def scale_gradients(self) -> float:
         """Measure the raw gradients as pending, multiply them in place by the factor from committed statistics.
 
@@ -337,7 +343,7 @@ class VarianceGradientScaler:
         self._commit_global(moments)
 
     def _commit_global(self, moments: Moments) -> None:
-        elements, power = moments.size.sum(), float(moments.size @ moments.mean_square)
+        elements, power = moments.size.sum(), moments.power
         mean = float(moments.size @ moments.mean) / elements
         measures = np.array([mean, max(0.0, power / elements - mean * mean), math.sqrt(power)])
         self._global_observations += 1

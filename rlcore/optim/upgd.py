@@ -33,6 +33,7 @@ from rlcore.optim.upgd_step import (
     initial_average,
     joint_extremes,
     noises_of,
+    plain_counters,
     read_state,
     root_mean_square,
     utility_scale,
@@ -40,16 +41,16 @@ from rlcore.optim.upgd_step import (
 
 
 @cache
-def device_part_class() -> Any:
+def device_kernels() -> Any:
     """Return the kernels for CUDA devices; None unless RLCORE_TRITON=1 asks for them, or without Triton.
 
     They have to be asked for as long as no device has run their tests; Triton's interpreter has.
     """
     if os.environ.get("RLCORE_TRITON") != "1" or find_spec("triton") is None:
         return None
-    from rlcore.optim.upgd_device import DevicePart
+    from rlcore.optim import upgd_device
 
-    return DevicePart
+    return upgd_device
 
 
 class UPGD(Optimizer):
@@ -194,9 +195,9 @@ class UPGD(Optimizer):
     def _update(self, updates: Sequence[Update]) -> None:
         """Step all parameters of a call; their gradients are checked before any parameter changes."""
         self._check(updates)
-        if all(update.gradient.is_cuda for update in updates) and (kernels := device_part_class()):
+        if all(update.gradient.is_cuda for update in updates) and (kernels := device_kernels()):
             self._complete(updates)
-            self._kept = kernels.of(updates, self._averages_of, self._kept)
+            self._kept = kernels.DevicePart.of(updates, self._averages_of, self._kept)
             if self._kept is not None:
                 self._skipped = self._kept.step(self._skipped)
                 return
@@ -324,12 +325,8 @@ class UPGD(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """The state after the last step. Counters are plain integers; where a device has them, this waits for it."""
-        saved, counters = super().state_dict(), {**self._averages, **NOISE_AVERAGES}
-        entries = {
-            key: {name: int(value) if name in counters else value for name, value in own.items()}
-            for key, own in saved["state"].items()
-        }
-        return {**saved, "state": entries}
+        saved = super().state_dict()
+        return {**saved, "state": plain_counters(saved["state"], {**self._averages, **NOISE_AVERAGES})}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore a copy of a saved state, in the precision of the state instead of the parameter's.

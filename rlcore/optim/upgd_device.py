@@ -1,7 +1,8 @@
-"""The part of a UPGD step that Triton kernels compute on a CUDA device: four launches for any number of tensors.
+"""What Triton kernels compute on a CUDA device, for any number of tensors: a UPGD step in four launches, and the
+moments of gradients in one.
 
-The CPU does not wait for the device, which has the counters too. CUDA graphs are not supported: a captured step would
-keep the settings and the addresses of the step that was captured.
+In a step the CPU does not wait for the device, which has the counters too. CUDA graphs are not supported: a captured
+step would keep the settings and the addresses of the step that was captured.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import shutil
 import sysconfig
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from rlcore.optim import noise, upgd_triton
+from rlcore.optim.transfers import send
 from rlcore.optim.upgd_step import Averages, Group
 
 KINDS: Final = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
@@ -44,9 +46,8 @@ class DevicePart:
         # One copy, which the CPU does not wait for. 16 divides the address of each part, else Triton compiles again.
         parts = [np.pad(x.ravel(), (0, x.size % 2)) for x in (table, numbers, np.zeros(2, np.int64), chosen)]
         host = torch.from_numpy(np.concatenate(parts))
-        host = host.pin_memory() if device.type == "cuda" else host
         sizes = [len(x) for x in parts]
-        self._table, words, found, padded = torch.split(host.to(device, non_blocking=True), sizes)
+        self._table, words, found, padded = torch.split(send(host, device), sizes)
         self._settings, self._found = words.view(torch.float64), found.view(torch.int32)
         self._rows = padded[: len(chosen)]  # a program for each
         self._squares = torch.empty(len(chosen), dtype=torch.float64, device=device)
@@ -101,6 +102,40 @@ class DevicePart:
         # Autograd refuses to go back through a parameter that has changed since, if it is told.
         torch.autograd.graph.increment_version(self._parameters)
         return skipped
+
+
+@lru_cache(maxsize=4)
+def _gradients_of(rows: tuple[tuple[int, int, int], ...], device: torch.device) -> DevicePart:
+    """The tables of gradients, given as address, number of elements and kind."""
+    unused = [0] * len((*AVERAGES, *COUNTERS))
+    return DevicePart([[0, address, *unused, size, 0, kind, 0, 0] for address, size, kind in rows], [[0.0]], device)
+
+
+def measure(gradients: Sequence[Tensor]) -> Any:
+    """Mean and variance of each gradient, float64 ``[k, 2]``, in one launch; NaN where one is not finite.
+
+    :return: None if the kernel cannot take all of them; see :meth:`DevicePart.of`
+    """
+    device = gradients[0].device
+    usable = all(
+        each.dtype in KINDS and each.is_contiguous() and not each.is_neg() and each.numel() for each in gradients
+    )
+    if not usable or not _supports(device) or any(each.device != device for each in gradients):
+        return None
+    part = _gradients_of(tuple((each.data_ptr(), each.numel(), KINDS[each.dtype]) for each in gradients), device)
+    sizes = np.array([each.numel() for each in gradients])
+    blocks = -(-sizes // noise.BLOCK)
+    firsts = blocks.cumsum() - blocks
+    counts = np.full(len(part._rows), noise.BLOCK)
+    counts[firsts + blocks - 1] = sizes - (blocks - 1) * noise.BLOCK
+    measured = torch.empty(len(counts), 2, dtype=torch.float64, device=device)
+    _launch(upgd_triton.measure, part._rows, part._table, part._rows, part._settings, measured)
+    means, squares = measured.cpu().numpy().T
+    with np.errstate(invalid="ignore"):  # where a gradient is not finite
+        mean = np.add.reduceat(counts * means, firsts) / sizes
+        squares = squares + counts * np.square(means - np.repeat(mean, blocks))
+        variance = np.add.reduceat(squares, firsts) / sizes
+    return np.where(np.isfinite(variance), (mean, variance), np.nan).T
 
 
 @cache

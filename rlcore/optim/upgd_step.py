@@ -18,6 +18,7 @@ from torch import Tensor
 
 from rlcore.errors import SettingError, StateError
 from rlcore.optim import noise
+from rlcore.optim.transfers import on_host
 from rlcore.state.tree import FREE, STEPS, Rule, fit
 
 
@@ -292,6 +293,15 @@ def read_state(saved: dict[str, Any], groups: Sequence[Group], averages: Average
     return read
 
 
+def plain_counters(states: Mapping[Any, Group], counters: Iterable[str]) -> dict[Any, Group]:
+    """Return copies of the states of parameters whose counters are plain integers; waits once for those on a device."""
+    plain = {key: dict(state) for key, state in states.items()}
+    found = [(own, name) for own in plain.values() for name in counters if isinstance(own.get(name), Tensor)]
+    for (own, name), count in zip(found, on_host([own[name] for own, name in found]), strict=True):
+        own[name] = int(count)
+    return plain
+
+
 def draw_seed() -> int:
     return int(torch.randint(2**63 - 1, (), device="cpu"))
 
@@ -308,7 +318,7 @@ def noise_to_signal(optimizer: torch.optim.Optimizer) -> float | None:
     names_of = getattr(optimizer, "state_names", None)
     if names_of is None:
         return None
-    noise = signal = 0.0
+    noise, signals = 0.0, []
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             state = optimizer.state.get(parameter)
@@ -316,7 +326,8 @@ def noise_to_signal(optimizer: torch.optim.Optimizer) -> float | None:
                 if not state.keys() >= names_of(group):
                     return None
                 noise += parameter.numel() * _noise_std(state, group) ** 2
-                signal += float(direction(parameter.grad, state, group).square().sum())
+                signals.append(direction(parameter.grad, state, group).square().sum())
+    signal = float(sum(on_host(signals)))
     return math.sqrt(noise / signal) if signal > 0 else None
 
 
@@ -324,7 +335,7 @@ def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) ->
     """The direction d of the last step, float64; for UPGD the gradient, for AdaptiveUPGD from the averages."""
     if "betas" not in group:
         return bounded(gradient).double()
-    first, second = (bias_correction(beta, int(state["moment_step"])) for beta in group["betas"])
+    first, second = (bias_correction(beta, state["moment_step"]) for beta in group["betas"])
     root = (state["second_moment"].double() / second).sqrt() + group["eps"]
     result: Tensor = state["first_moment"].double() / first / root
     return result

@@ -1,9 +1,10 @@
 """The UPGD step on a CUDA device as four kernels, each launched once for all tensors. Importing this imports Triton.
 
-:mod:`rlcore.optim.upgd_device` launches them in the order in which they stand here. A program works on one block of
-:mod:`rlcore.optim.noise` of one tensor, or in ``reduce`` on one tensor. ``table`` has a row per tensor, ``settings``
-one per group, ``rows`` the row of each program. ``found`` has whether a gradient is not finite, the largest corrected
-utility, or 0 if none is positive, and the largest magnitude of one: the bits of positive numbers have their order.
+:mod:`rlcore.optim.upgd_device` launches ``measure`` by itself and the others in the order in which they stand here. A
+program works on one block of :mod:`rlcore.optim.noise` of one tensor, or in ``reduce`` on one tensor. ``table`` has a
+row per tensor, ``settings`` one per group, ``rows`` the row of each program. ``found`` has whether a gradient is not
+finite, the largest corrected utility, or 0 if none is positive, and the largest magnitude of one: the bits of positive
+numbers have their order.
 The formulas are those of :mod:`rlcore.optim.upgd_step` and :mod:`rlcore.optim.noise`.
 """
 
@@ -97,6 +98,18 @@ def _factors(row, own, steps):
 @triton.jit
 def _direction(first, second, mean_factor, root_factor, eps):
     return _bounded(tl.div_rn(first, tl.sqrt_rn(second) * root_factor + eps) * mean_factor)
+
+
+@triton.jit
+def measure(table, rows, settings, measured):
+    """Mean of each block of the gradients and the sum of squared deviations from it, in float64."""
+    row, _, block = _locate(table, rows, settings)
+    places, size = block * BLOCK + tl.arange(0, BLOCK), tl.load(row + SIZE)
+    values = _wide(row, GRADIENT, places, places < size).to(tl.float64)
+    mean = tl.sum(values, 0) / tl.minimum(size - block * BLOCK, BLOCK).to(tl.float64)
+    deviations = tl.where(places < size, values - mean, 0.0)
+    tl.store(measured + 2 * tl.program_id(0), mean)
+    tl.store(measured + 2 * tl.program_id(0) + 1, tl.sum(deviations * deviations, 0))
 
 
 @triton.jit

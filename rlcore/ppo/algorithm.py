@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -16,10 +17,12 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
 from stable_baselines3.common.vec_env import VecEnv
+from torch.distributions import Distribution
 
 from rlcore.checkpoint.container import refusals_name, unusable
 from rlcore.envs import vec_state as env_state
 from rlcore.errors import NonFiniteObservationError, ResumeWarning, SettingError, StateError, warn_caller
+from rlcore.optim.transfers import send
 from rlcore.optim.upgd import UPGD
 from rlcore.ppo import adaptive, construction, logging, losses, saving, state_parts
 from rlcore.ppo.adaptive import EntropySchedule, KLPenalty
@@ -34,6 +37,17 @@ def _non_finite_rows(observations: Any) -> tuple[int, ...]:
     parts = observations.values() if isinstance(observations, dict) else [] if observations is None else [observations]
     bad = [part for part in parts if not np.isfinite(part).all()]
     return tuple(sorted({int(row) for part in bad for row in np.argwhere(~np.isfinite(part))[:, 0]}))
+
+
+@contextmanager
+def _unchecked_distributions() -> Iterator[None]:
+    """Keep distributions from checking their parameters, for which the CPU would wait for a device."""
+    checks = Distribution._validate_args
+    Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(checks)
 
 
 class DistributionalPPO(saving.SavablePPO):
@@ -191,18 +205,19 @@ class DistributionalPPO(saving.SavablePPO):
         return True
 
     def _minibatch_losses(self, samples: losses.Samples) -> losses.MinibatchLosses:
-        mask = samples.mask > 1e-8
+        valid = send((samples.mask > 1e-8).nonzero().flatten(), self.device)
         actions = samples.actions
         if isinstance(self.action_space, spaces.Discrete):
             actions = actions.long().flatten()
         observations: Any = samples.observations  # a dict of tensors where the space is a Dict
-        predictions = losses.Predictions(
-            *self.policy.evaluate_actions(observations, actions, samples.lstm_states, samples.episode_starts)
-        )
+        with nullcontext() if self.device.type == "cpu" else _unchecked_distributions():
+            predictions = losses.Predictions(
+                *self.policy.evaluate_actions(observations, actions, samples.lstm_states, samples.episode_starts)
+            )
         remaining = self._current_progress_remaining
         return losses.minibatch_losses(
-            losses.valid_predictions(predictions, mask),
-            losses.valid_targets(samples, mask),
+            losses.valid_predictions(predictions, valid),
+            losses.valid_targets(samples, valid),
             self.policy.values,
             clip_range=self.clip_range(remaining),
             clip_range_vf=None if self.clip_range_vf is None else self.clip_range_vf(remaining),
@@ -218,7 +233,8 @@ class DistributionalPPO(saving.SavablePPO):
         self.policy.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         factor = 1.0 if scaler is None else scaler.scale_gradients()
-        losses.clip_norm(self.policy.named_parameters(), self.max_grad_norm)
+        known = math.inf if scaler is None else scaler.measured_norm
+        losses.clip_norm(self.policy.named_parameters(), self.max_grad_norm, known)
         self.policy.optimizer.step()
         if scaler is not None:
             scaler.step()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -167,15 +168,15 @@ class MinibatchLosses(NamedTuple):
     clip_fraction: Tensor
 
 
-def valid_predictions(predictions: Predictions, mask: Tensor) -> Predictions:
-    """Return the predictions without padding, where ``mask``, of shape (batch,), is False."""
-    return Predictions(*(None if field is None else field[mask] for field in predictions))  # type: ignore[arg-type]
+def valid_predictions(predictions: Predictions, valid: Tensor) -> Predictions:
+    """Return the predictions without padding: those at the indices ``valid``."""
+    return Predictions(*(None if field is None else field[valid] for field in predictions))  # type: ignore[arg-type]
 
 
-def valid_targets(samples: Samples, mask: Tensor) -> Targets:
-    """Return the targets without padding, where ``mask``, of shape (batch,), is False."""
+def valid_targets(samples: Samples, valid: Tensor) -> Targets:
+    """Return the targets without padding: those at the indices ``valid``."""
     targets = samples.returns, samples.advantages, samples.old_log_prob, samples.old_values
-    return Targets(*(target[mask] for target in targets))
+    return Targets(*(target[valid] for target in targets))
 
 
 def normalize_advantages(advantages: Tensor) -> Tensor:
@@ -230,17 +231,18 @@ def minibatch_losses(
     return MinibatchLosses(total, *(part.detach() for part in parts))
 
 
-def clip_norm(parameters: Iterable[tuple[str, nn.Parameter]], max_norm: float) -> None:
+def clip_norm(parameters: Iterable[tuple[str, nn.Parameter]], max_norm: float, known: float = math.inf) -> None:
     """Do what ``torch.nn.utils.clip_grad_norm_`` does, which would make every gradient NaN because of one.
 
     :param parameters: with their names
     :param max_norm: largest L2 norm of all gradients together, > 0
+    :param known: no less than that norm; where its square is far from infinity, the CPU does not wait for the norm
     :raises NonFiniteGradientError: if the norm is NaN or infinite; no gradient is changed
     """
     named = {name: parameter for name, parameter in parameters if parameter.grad is not None}
     gradients = {name: parameter.grad for name, parameter in named.items() if parameter.grad is not None}
     norm = torch.nn.utils.get_total_norm(gradients.values())
-    if not norm.isfinite():
+    if not known < 0.5 * torch.finfo(norm.dtype).max ** 0.5 and not norm.isfinite():
         label = next((name for name, each in gradients.items() if not each.isfinite().all()), "the whole network")
         raise NonFiniteGradientError(
             label,

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from sb3_contrib.common.recurrent.buffers import RecurrentDictRolloutBuffer, RecurrentRolloutBuffer
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
 from sb3_contrib.common.recurrent.type_aliases import (
+    RecurrentDictRolloutBufferSamples,
+    RecurrentRolloutBufferSamples,
     RNNStates,
 )
 from stable_baselines3.common.torch_layers import (
@@ -29,6 +31,7 @@ from torch.utils._pytree import tree_map
 
 from rlcore.checkpoint.codec import register_class
 from rlcore.errors import CheckpointError, SettingError
+from rlcore.optim.transfers import send
 from rlcore.ppo.losses import QuantileValues, Samples, ValueDistribution
 from rlcore.ppo.settings import make_optimizer
 
@@ -189,14 +192,17 @@ class DistributionalRecurrentPolicy(RecurrentActorCriticPolicy):
         """Call the LSTM once for whole sequences, as the rollout buffer cuts them: episodes start at their first step.
 
         Features and starts are sequence by sequence, of shape (n_seq * length, ...); states have n_seq entries each.
+        Starts may lie on the CPU, which reads them.
         """
         n_seq = lstm_states[0].shape[1]
         starts = episode_starts.reshape(n_seq, -1)
-        hidden, cell = ((1.0 - starts[:, 0]).view(1, n_seq, 1) * state for state in lstm_states)
+        kept = send(1.0 - starts[:, 0], features.device).view(1, n_seq, 1)
+        hidden, cell = (kept * state for state in lstm_states)
         if starts.shape[1] == 1 and not torch.is_grad_enabled():
             return _one_step(lstm, features, (hidden, cell))
         if bool((starts[:, 1:] != 0.0).any()):  # upstream calls the LSTM once a time step
-            outputs, states = RecurrentActorCriticPolicy._process_sequence(features, lstm_states, episode_starts, lstm)
+            starts = send(episode_starts, features.device)
+            outputs, states = RecurrentActorCriticPolicy._process_sequence(features, lstm_states, starts, lstm)
             return outputs, states  # type: ignore[return-value]
         sequences = features.reshape(n_seq, -1, lstm.input_size).swapaxes(0, 1)
         outputs, states = lstm(sequences, (hidden, cell))
@@ -313,15 +319,44 @@ class TwinCriticStorage(_Base):
             self.critic_values = self.swap_and_flatten(self.critic_values)
         yield from super().get(batch_size)
 
-    def _get_samples(self, batch_inds: NDArray[Any], *args: Any) -> Samples:  # type: ignore[override]
-        device, self.device = self.device, torch.device("cpu")
-        try:  # upstream sends each sequence of each field to the device by itself, and waits for it
-            samples = super()._get_samples(batch_inds, *args)
-            old_values = self.pad(self.critic_values[batch_inds]).reshape(-1, self.n_critics)
-        finally:
-            self.device = device
-        moved: Samples = tree_map(lambda tensor: tensor.to(device), samples._replace(old_values=old_values))
-        return moved
+    def _get_samples(self, batch_inds: NDArray[Any], env_change: NDArray[Any], *_: Any) -> Samples:  # type: ignore[override]
+        """Do what upstream does, but copy each field once and not each of its sequences.
+
+        ``mask`` and ``episode_starts`` stay on the CPU, which reads them. It does not wait for the device.
+        """
+        begins = np.logical_or(self.episode_starts[batch_inds], env_change[batch_inds]).ravel()
+        begins[0] = True
+        firsts = np.flatnonzero(begins)
+        lengths = np.diff(firsts, append=len(batch_inds))
+        real = (np.arange(lengths.max()) < lengths[:, None]).ravel()
+
+        def padded(field: NDArray[Any]) -> Tensor:
+            values = torch.from_numpy(field[batch_inds])
+            laid = torch.zeros((len(real), *values.shape[1:]), dtype=values.dtype)
+            laid.numpy()[real] = values.numpy()
+            return laid
+
+        def sent(field: NDArray[Any]) -> Tensor:
+            return send(padded(field), self.device)
+
+        def first(states: NDArray[Any]) -> Tensor:
+            return send(torch.tensor(states[batch_inds[firsts]].swapaxes(0, 1)), self.device)
+
+        is_dict = isinstance(self.observations, dict)
+        return (RecurrentDictRolloutBufferSamples if is_dict else RecurrentRolloutBufferSamples)(
+            observations=tree_map(sent, self.observations),
+            actions=sent(self.actions),
+            old_values=sent(self.critic_values),
+            old_log_prob=sent(self.log_probs).flatten(),
+            advantages=sent(self.advantages).flatten(),
+            returns=sent(self.returns).flatten(),
+            lstm_states=RNNStates(
+                (first(self.hidden_states_pi), first(self.cell_states_pi)),
+                (first(self.hidden_states_vf), first(self.cell_states_vf)),
+            ),
+            episode_starts=padded(self.episode_starts).flatten(),
+            mask=torch.from_numpy(real.astype(np.float32)),
+        )
 
 
 class TwinCriticRolloutBuffer(TwinCriticStorage, RecurrentRolloutBuffer):

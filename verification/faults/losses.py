@@ -10,10 +10,10 @@ from rlcore.ppo.losses import MinibatchLosses, Predictions
 from rlverify import fault, healthy, unclaimed
 
 
-@fault("bug-01-padding-kept-in-predictions", target="rlcore.ppo.losses:valid_predictions", pins="6f511b55dac0640c")
-def padding_kept_in_predictions(predictions: Predictions, mask: Tensor) -> Predictions:
+@fault("bug-01-padding-kept-in-predictions", target="rlcore.ppo.losses:valid_predictions", pins="eb7c7d5174022a48")
+def padding_kept_in_predictions(predictions: Predictions, valid: Tensor) -> Predictions:
     """Remove padding from the targets, but not from the critics' predictions."""
-    masked: Predictions = healthy("bug-01-padding-kept-in-predictions")(predictions, mask)
+    masked: Predictions = healthy("bug-01-padding-kept-in-predictions")(predictions, valid)
     return masked._replace(value_outputs=predictions.value_outputs)
 
 

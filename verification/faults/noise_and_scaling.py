@@ -46,7 +46,7 @@ def _fix_noise(self: Any) -> None:
 @fault(
     "int-04-noise-of-fixed-size",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="c303340e2bd09484",
+    pins="a156c4d88ff49d55",
     area="optimizers",
 )
 def noise_of_fixed_size(self: Any, loss: Tensor) -> float:
@@ -57,7 +57,7 @@ def noise_of_fixed_size(self: Any, loss: Tensor) -> float:
 @fault(
     "int-04-option-1-variance-with-noise",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="c303340e2bd09484",
+    pins="a156c4d88ff49d55",
     area="optimizers",
 )
 def variance_with_noise(self: Any, loss: Tensor) -> float:
@@ -76,7 +76,7 @@ def variance_with_noise(self: Any, loss: Tensor) -> float:
 @fault(
     "int-04-option-2-scaled-after-the-step",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="c303340e2bd09484",
+    pins="a156c4d88ff49d55",
     area="optimizers",
 )
 def scaled_after_the_step(self: Any, loss: Tensor) -> float:
@@ -97,7 +97,7 @@ def scaled_after_the_step(self: Any, loss: Tensor) -> float:
 @fault(
     "int-04-option-3-weaker-scaling",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="c303340e2bd09484",
+    pins="a156c4d88ff49d55",
     area="optimizers",
 )
 def weaker_scaling(self: Any, loss: Tensor) -> float:

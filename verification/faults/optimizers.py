@@ -84,7 +84,7 @@ def maximum_of_uncorrected_averages(self: Any, extremes: UtilityExtremes) -> Sca
 @fault(
     "fnd-30-infinite-gradient-reaches-the-maximum",
     target="rlcore.optim.upgd:UPGD._update",
-    pins="bc945be85e55fd2e",
+    pins="da050c756f05326c",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
     """Apply the published rule: refuse no gradient, limit nothing, divide u by any max u."""
@@ -197,8 +197,12 @@ def direction_of_the_mean_alone(self: Any, update: Update) -> Coefficients:
     return coefficients._replace(root_factor=0.0, eps=1.0)
 
 
-@fault("fnd-55-norm-not-asked-for", target="rlcore.ppo.losses:clip_norm", pins="03ed50f3e985a8f2")
-def norm_not_asked_for(parameters: Iterable[tuple[str, nn.Parameter]], max_norm: float) -> None:
+@fault("fnd-55-norm-not-asked-for", target="rlcore.ppo.losses:clip_norm", pins="3f91bd7200a18ad8")
+def norm_not_asked_for(
+    parameters: Iterable[tuple[str, nn.Parameter]],
+    max_norm: float,
+    known: float = 0.0,  # noqa: ARG001
+) -> None:
     """Check that gradients are finite, but not that their norm is."""
     torch.nn.utils.clip_grad_norm_([parameter for _, parameter in parameters], max_norm)
 

@@ -30,7 +30,7 @@ def values_after_the_step(
 @fault(
     "fnd-39-memory-across-episodes",
     target="rlcore.ppo.policy:DistributionalRecurrentPolicy._process_sequence",
-    pins="45856b532902e5f4",
+    pins="7e982b28216d2e74",
 )
 def memory_across_episodes(
     features: Tensor, lstm_states: tuple[Tensor, Tensor], episode_starts: Tensor, lstm: nn.LSTM

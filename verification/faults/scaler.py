@@ -227,7 +227,7 @@ def nothing_committed(self: Any, pending: Pending) -> None:
 @fault(
     "clipped-before-scaled",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="c303340e2bd09484",
+    pins="a156c4d88ff49d55",
 )
 def clipped_before_scaled(self: Any, loss: Tensor) -> float:
     """Clip the gradients before they are measured and scaled."""
@@ -245,7 +245,7 @@ def clipped_before_scaled(self: Any, loss: Tensor) -> float:
 @fault(
     "scaler-steps-before-the-optimizer",
     target="rlcore.ppo.algorithm:DistributionalPPO._optimize",
-    pins="c303340e2bd09484",
+    pins="a156c4d88ff49d55",
 )
 def scaler_steps_before_the_optimizer(self: Any, loss: Tensor) -> float:
     """Commit the statistics before the optimizer's step, even if it then fails."""

@@ -74,6 +74,19 @@ def test_equals_the_float64_reference_over_random_histories(
         )
 
 
+def test_the_norm_is_known_between_the_measurement_and_its_commit() -> None:
+    scaler = VarianceGradientScaler(parameters_of((2,), (), dtype=torch.float64), warmup_steps=0)
+    found = [scaler.measured_norm]
+    for size in (1.0, 1e200):  # a mean square is taken for no larger than 1e150
+        for parameter in scaler.parameters:
+            parameter.grad = torch.full_like(parameter, size)
+        scaler.scale_gradients()
+        found.append(scaler.measured_norm)
+        scaler.step()
+        found.append(scaler.measured_norm)
+    assert found == [math.inf, pytest.approx(math.sqrt(3)), math.inf, math.inf, math.inf]
+
+
 def test_global_averages_equal_the_reference() -> None:
     rng = np.random.default_rng(3)
     scaler = VarianceGradientScaler(parameters_of((4, 3), (5,), dtype=torch.float64), beta=0.8)

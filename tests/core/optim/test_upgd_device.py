@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import Phase, given, settings
@@ -16,6 +17,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlcore.optim import upgd
+from rlcore.optim.gradient_variance import _plain_moments, measure
+from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD
 from tests.core.optim.upgd_steps import BOTH, Elsewhere, OnDevice, needs_triton, parameters_of, states_of
 from tests.reference.noise_reference import noise as noise_of
@@ -182,11 +185,49 @@ def test_a_step_is_four_launches_for_any_number_of_tensors(
     assert operators.names == []
 
 
+@given(data=st.data())
+@settings(max_examples=40, phases=[Phase.explicit, Phase.generate])
+def test_the_kernel_measures_gradients_as_plain_torch(data: st.DataObject) -> None:
+    layouts = data.draw(st.lists(LAYOUTS.filter(lambda layout: 0 not in layout.shape), min_size=1, max_size=4))
+    offsets = data.draw(st.lists(st.sampled_from([0.0, 1e4, torch.nan, torch.inf]), min_size=4, max_size=4))
+    gradients = [
+        x.tensor(i, OnDevice, x.strided_gradient) + offset
+        for i, (x, offset) in enumerate(zip(layouts, offsets, strict=False))
+    ]
+    mean, variance = _plain_moments([gradient.as_subclass(Tensor) for gradient in gradients]).T
+    moments = measure(gradients)
+    near = {"rtol": 1e-6, "atol": 1e-12 * float(np.nan_to_num(np.square(mean)).max())}
+    np.testing.assert_allclose(moments.mean, mean, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(moments.variance, variance, **near)
+
+
+@pytest.mark.parametrize("count", [1, 50])
+def test_gradients_are_scaled_in_two_launches(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second is torch's. No table is sent again, and the CPU waits once, for what was measured."""
+    launched: list[str] = []
+    parameters = [nn.Parameter(torch.ones(3).as_subclass(OnDevice)) for _ in range(count)]
+
+    def launch(kernel: Any, *arguments: Any) -> None:
+        launched.append(kernel.__name__)
+        arguments[-1].numpy()[:] = (-1.0) ** len(launched), 0.0  # mean and deviations
+
+    monkeypatch.setattr("rlcore.optim.upgd_device._launch", launch)
+    scaler = VarianceGradientScaler(parameters, warmup_steps=1)
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    scaler.update_statistics()
+    scaler.update_statistics()
+    with Operators() as operators:
+        assert scaler.scale_gradients() < 1
+    assert launched == ["measure"] * 3
+    assert operators.names == ["aten.empty.memory_format", "aten._foreach_mul_.Scalar"]
+
+
 @pytest.mark.parametrize("case", ["without Triton", "of float64", "of shared memory", "strided"])
 def test_a_step_that_is_not_for_the_kernels_is_one_of_plain_torch(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rlcore.optim.upgd_device._launch", pytest.fail)
     if case == "without Triton":
-        monkeypatch.setattr(upgd, "device_part_class", lambda: None)
+        monkeypatch.setattr(upgd, "device_kernels", lambda: None)
     memory = torch.ones(6, dtype=torch.float64 if case == "of float64" else torch.float32)
     second = {"of shared memory": memory[2:5], "strided": torch.ones(3, 2).mT}.get(case, torch.ones(3))
     parameters = [nn.Parameter(each.as_subclass(OnDevice)) for each in (memory[:3], second)]
@@ -203,8 +244,9 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from rlcore.optim import upgd_triton
-kinds = {"settings": "*fp64", "squares": "*fp64", "found": "*i32", "results": "*fp32", "stds": "*fp32"}
-for kernel in (upgd_triton.look, upgd_triton.average, upgd_triton.reduce, upgd_triton.change):
+wide, single = ("measured", "settings", "squares"), ("results", "stds")
+kinds = {**dict.fromkeys(wide, "*fp64"), **dict.fromkeys(single, "*fp32"), "found": "*i32"}
+for kernel in (upgd_triton.measure, upgd_triton.look, upgd_triton.average, upgd_triton.reduce, upgd_triton.change):
     for moments in (False, True):
         constant = {"HAS_MOMENTS": moments} if "HAS_MOMENTS" in kernel.arg_names else {}
         signature = {name: "constexpr" if name in constant else kinds.get(name, "*i64") for name in kernel.arg_names}

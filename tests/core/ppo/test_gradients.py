@@ -13,6 +13,7 @@ from torch import nn
 
 from rlcore import NonFiniteGradientError, NonFiniteObservationError, ResumableEnv
 from rlcore.ppo.losses import clip_norm
+from tests.support.meta_device import META, Crossings
 from tests.support.training import differing, make_model, normalized
 
 PLAIN: dict[str, Any] = {"variance_gradient_scaling": False, "optimizer_class": "adam"}
@@ -52,6 +53,16 @@ def test_a_norm_beyond_all_numbers_is_refused() -> None:
     layers[1].weight.grad.fill_(3e38)
     with pytest.raises(NonFiniteGradientError, match="whole network has the norm inf"):
         clip_norm(layers.named_parameters(), 0.5)
+
+
+@pytest.mark.parametrize(("known", "reads"), [(5e18, 0), (1e19, 1)])
+def test_a_norm_that_is_known_to_be_small_is_not_waited_for(known: float, reads: int) -> None:
+    layers = network().to(META)
+    for parameter in layers.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    with Crossings() as crossings:
+        clip_norm(layers.named_parameters(), 0.5, known)
+    assert crossings.reads == reads
 
 
 @pytest.mark.parametrize("settings", [PLAIN, {}], ids=["without scaling", "with scaling"])
