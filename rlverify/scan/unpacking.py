@@ -168,7 +168,7 @@ def _why_others_differ(content: BinaryIO, directory: int) -> str:
 
 
 class _Member(zipfile.ZipExtFile):
-    """A member of a zip as torch reads it; `close` raises what is wrong with its header or checksum."""
+    """A member of a zip as torch reads it; the end of `with` raises what is wrong with its header or checksum."""
 
     def __init__(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
         content: Any = archive.fp
@@ -181,8 +181,8 @@ class _Member(zipfile.ZipExtFile):
     def _update_crc(self, newdata: bytes) -> None:
         self._running_crc: int = zlib.crc32(newdata, self._running_crc)
 
-    def close(self) -> None:
-        super().close()
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
         self._reopened().close()
         if self._eof and self._expected_crc not in (None, self._running_crc):  # type: ignore[attr-defined]
             raise zipfile.BadZipFile("Bad CRC-32")
