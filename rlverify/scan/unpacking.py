@@ -44,13 +44,18 @@ MAX_MEMBER_BYTES: Final = 256 * MEBIBYTE
 """How much is read of one member of an archive, or of one compressed file."""
 MAX_UNPACKED_BYTES: Final = 1024 * MEBIBYTE
 """How much is unpacked of one file, all its members and levels together."""
+_MORE: Final = (
+    f"holds more than is unpacked ({MAX_MEMBER_BYTES // MEBIBYTE} MiB in one member, or "
+    f"{MAX_UNPACKED_BYTES // MEBIBYTE} in all); the rest was not scanned"
+)
 _IN_MEMORY: Final = 16 * MEBIBYTE
 
 _ZIP: Final = b"PK\x03\x04"
-_END_RECORD_BYTES, _END_RECORD_64_BYTES = 22, 56
+_LOCAL_HEADER_BYTES, _END_RECORD_BYTES, _END_RECORD_64_BYTES = 30, 22, 56
 _LOCATOR: Final = struct.Struct("<4s4xQL")  # of the end record with 64 bits
 _DIRECTORY_PLACE, _COMMENT_BYTES, _END_PLACE = 6, 7, 9  # in an end record as `zipfile` reads it
 _ARRAY: Final = b"\x93NUMPY"
+_LZMA: Final = [b"\x5d" + (n << m).to_bytes(4, "little") for n in (2, 3) for m in range(7, 31)]  # and dictionary size
 _TENSOR_DATA: Final = re.compile(r"(?P<folder>(?:.*/)?)data/\d+")
 
 
@@ -71,7 +76,7 @@ def _zlib_chunks(packed: BinaryIO) -> Iterator[bytes]:
 _COMPRESSIONS: Final[Mapping[bytes, Callable[[BinaryIO], Iterator[bytes]]]] = {
     b"\x1f\x8b": lambda packed: _chunks(gzip.GzipFile(fileobj=packed, mode="rb")),
     b"BZh": lambda packed: _chunks(bz2.BZ2File(packed)),
-    b"\xfd7zXZ\x00": lambda packed: _chunks(lzma.LZMAFile(packed)),  # noqa: SIM115
+    **dict.fromkeys((b"\xfd7zXZ\x00", *_LZMA), lambda packed: _chunks(lzma.LZMAFile(packed))),  # noqa: SIM115
     **dict.fromkeys((b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"), _zlib_chunks),
 }
 
@@ -83,7 +88,11 @@ def is_checkpoint(name: str, head: bytes) -> bool:
 
 
 def _is_tar(head: bytes) -> bool:
-    return head[257:262] == b"ustar"
+    """Say whether a file begins as a tar: with the mark that the oldest format lacks, or with a right checksum."""
+    try:
+        return head[257:262] == b"ustar" or tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape").chksum > 0
+    except tarfile.TarError:
+        return False
 
 
 def ends_like_a_zip(content: BinaryIO) -> bool:
@@ -109,35 +118,30 @@ def findings_of_content(
     if depth > MAX_DEPTH:
         yield place.finding("scan-limit", "warning", f"lies in more than {MAX_DEPTH} archives; it was not scanned")
         return
-    try:
-        is_zip = head.startswith(_ZIP) or ends_like_a_zip(content)
-        if is_zip:
-            with zipfile.ZipFile(content) as archive:
-                names = archive.namelist()
-                members = (
-                    (each.filename, partial(archive.open, each)) for each in archive.infolist() if not each.is_dir()
-                )
-                yield from _findings_of_members(members, place, budget, depth, _tensor_data(names))
-                if reason := _why_others_differ(content, archive.start_dir, is_start=head.startswith(_ZIP)):
-                    yield place.finding("unreadable-file", "warning", reason)
+    is_zip, is_tar = head.startswith(_ZIP) or ends_like_a_zip(content), _is_tar(head)
+    readers = [_findings_of_zip] * is_zip + [_findings_of_tar] * is_tar
+    readings = [partial(each, content, place, budget, depth) for each in readers]
+    if unpacked := next((each for start, each in _COMPRESSIONS.items() if head.startswith(start)), None):
+        readings.append(partial(_findings_of_packed, unpacked(content), place, budget, depth))
+    elif head.startswith(_ARRAY):
+        readings.append(partial(_findings_of_array, content, place))
+    elif not head.startswith(_ZIP):  # what precedes a zip, or names the first member of a tar, may be anything
+        is_expected = not readings or starts_like_a_pickle(head)
+        readings.append(partial(findings_of_pickles, content, place, is_expected=is_expected))
+    for findings in readings:  # a file may be one thing to one program and another to the next
         content.seek(0)
-        if head.startswith(_ZIP):
-            return
-        if unpacked := next((each for start, each in _COMPRESSIONS.items() if head.startswith(start)), None):
-            yield from _findings_of_packed(unpacked(content), place, budget, depth)
-        elif _is_tar(head):
-            with tarfile.open(fileobj=content, mode="r:") as tar:
-                files = ((each.name, partial(tar.extractfile, each)) for each in tar if each.isreg())
-                yield from _findings_of_members(files, place, budget, depth)
-            content.seek(0)
-            yield from findings_of_pickles(content, place, is_expected=False)
-        elif head.startswith(_ARRAY):
-            yield from _findings_of_array(content, place)
-        else:  # what precedes a zip may be anything
-            is_expected = not is_zip or starts_like_a_pickle(head)
-            yield from findings_of_pickles(content, place, is_expected=is_expected)
-    except DAMAGE as error:
-        yield place.problem(error)
+        try:
+            yield from findings()
+        except (*DAMAGE, SyntaxError, TypeError, TokenError) as error:  # the last three from NumPy, for headers
+            yield place.problem(error)
+
+
+def _findings_of_zip(content: BinaryIO, place: Place, budget: UnpackBudget, depth: int) -> Iterator[ScanFinding]:
+    with zipfile.ZipFile(content) as archive:
+        files = ((each.filename, partial(_Member, archive, each)) for each in archive.infolist() if not each.is_dir())
+        yield from _findings_of_members(files, place, budget, depth, _tensor_data(archive.namelist()))
+        if reason := _why_others_differ(content, archive.start_dir):
+            yield place.finding("unreadable-file", "warning", reason)
 
 
 def _tensor_data(names: Collection[str]) -> frozenset[str]:
@@ -146,11 +150,10 @@ def _tensor_data(names: Collection[str]) -> frozenset[str]:
     return frozenset(name for name in names if (of := _TENSOR_DATA.fullmatch(name)) and of["folder"] in folders)
 
 
-def _why_others_differ(content: BinaryIO, directory: int, *, is_start: bool) -> str:
+def _why_others_differ(content: BinaryIO, directory: int) -> str:
     """Say why other readers may find other members than `zipfile`, which looks for the directory before the end.
 
     :param directory: where `zipfile` found it; torch reads the one at the place that the end names
-    :param is_start: whether the file starts as an archive; torch reads no other as one
     """
     end = zipfile._EndRecData(content)  # type: ignore[attr-defined]
     if end[_END_PLACE] + _END_RECORD_BYTES + end[_COMMENT_BYTES] != content.seek(0, io.SEEK_END):
@@ -158,9 +161,45 @@ def _why_others_differ(content: BinaryIO, directory: int, *, is_start: bool) -> 
     content.seek(max(0, end[_END_PLACE] - _LOCATOR.size))
     signature, place, _ = _LOCATOR.unpack(content.read(_LOCATOR.size).ljust(_LOCATOR.size))
     is_moved = signature == b"PK\x06\x07" and place != end[_END_PLACE] - _LOCATOR.size - _END_RECORD_64_BYTES
-    if is_start and (is_moved or directory != end[_DIRECTORY_PLACE]):
+    content.seek(0)  # torch reads no other file as an archive than one that starts as one
+    if content.read(len(_ZIP)) == _ZIP and (is_moved or directory != end[_DIRECTORY_PLACE]):
         return "has its directory elsewhere than its end says, so that other readers may find other members"
     return ""
+
+
+class _Member(zipfile.ZipExtFile):
+    """A member of a zip as torch reads it; the end of `with` raises what is wrong with its header or checksum."""
+
+    def __init__(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+        content: Any = archive.fp
+        content.seek(member.header_offset)
+        header = content.read(_LOCAL_HEADER_BYTES)
+        content.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:], "little"), io.SEEK_CUR)
+        super().__init__(content, "r", member)
+        self._reopened = partial(archive.open, member)
+
+    def _update_crc(self, newdata: bytes) -> None:
+        self._running_crc: int = zlib.crc32(newdata, self._running_crc)
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._reopened().close()
+        if self._eof and self._expected_crc not in (None, self._running_crc):  # type: ignore[attr-defined]
+            raise zipfile.BadZipFile("Bad CRC-32")
+
+
+def _findings_of_tar(content: BinaryIO, place: Place, budget: UnpackBudget, depth: int) -> Iterator[ScanFinding]:
+    """Read a tar as GNU tar does, which goes on behind damage, and with -i behind the end."""
+    with tarfile.open(fileobj=content, mode="r:", ignore_zeros=True) as tar:
+        members = (each for each in tar if each.isreg() or each.type not in tarfile.SUPPORTED_TYPES)
+        files = ((each.name, partial(tar.extractfile, each)) for each in members)
+        yield from _findings_of_members(files, place, budget, depth)
+    content.seek(0)
+    with tarfile.open(fileobj=content, mode="r:") as tar:
+        tar.getmembers()
+        content.seek(tar.offset)
+    if any(chunk.strip(b"\0") for chunk in iter(partial(content.read, MEBIBYTE), b"")):
+        yield place.finding("unreadable-file", "warning", "goes on behind its end or a damaged header")
 
 
 def _findings_of_members(
@@ -181,8 +220,10 @@ def _findings_of_members(
                     continue
                 elif is_checkpoint(name, head):
                     yield from _findings_of_packed(chain([head], _chunks(packed)), inside, budget, depth)
+                elif _ZIP in (start := head + packed.read(LOOKED_AT)) and ends_like_a_zip(packed):
+                    yield from _findings_of_packed(_chunks(packed), inside, budget, depth)
                 else:
-                    yield from findings_of_pickles(io.BytesIO(head + packed.read(LOOKED_AT)), inside, is_expected=False)
+                    yield from findings_of_pickles(io.BytesIO(start), inside, is_expected=False)
         except DAMAGE as error:
             yield inside.problem(error)
 
@@ -202,13 +243,7 @@ class UnpackBudget:
                 kept = target.write(chunk[:allowed])
                 allowed, self.left = allowed - kept, self.left - kept
                 if kept < len(chunk):
-                    limit = (
-                        f"{MAX_MEMBER_BYTES // MEBIBYTE} MiB in one member, or {MAX_UNPACKED_BYTES // MEBIBYTE} in all"
-                    )
-                    problem = NotScannedError(
-                        "scan-limit", f"holds more than is unpacked ({limit}); the rest was not scanned"
-                    )
-                    break
+                    raise NotScannedError("scan-limit", _MORE)
         except DAMAGE as error:
             problem = problem_of(error)
         target.seek(0)
@@ -257,11 +292,6 @@ def _findings_of_array(content: BinaryIO, place: Place) -> Iterator[ScanFinding]
     """An array of objects is a pickle behind the header."""
     from numpy.lib import format as npy
 
-    try:
-        read = npy.read_array_header_1_0 if npy.read_magic(content) == (1, 0) else npy.read_array_header_2_0
-        kind = read(content, max_header_size=MEBIBYTE)[2]
-    except (*DAMAGE, SyntaxError, TypeError, TokenError) as error:  # what NumPy raises for headers that are none
-        yield place.problem(error)
-    else:
-        if kind.hasobject:
-            yield from findings_of_pickles(content, place)
+    read = npy.read_array_header_1_0 if npy.read_magic(content) == (1, 0) else npy.read_array_header_2_0
+    if read(content, max_header_size=MEBIBYTE)[2].hasobject:
+        yield from findings_of_pickles(content, place)

@@ -46,6 +46,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "a list in source.py": lambda: b"x=[" + b"0," * 2**20 + b"]",
     "long chains in source.py": lambda: (b"x" + b".a" * 2900 + b"\n") * 1000,
     "calls of results in source.py": lambda: (b"x=f" + b"()" * 900 + b"\n") * 2000,
+    "dictionary.lzma": lambda: b"\x5d" + (3 << 30).to_bytes(4, "little") + b"\xff" * 8 + bytes(100),
     "fields.zip": lambda: fields(2**23),
     "header.npy": lambda: b"\x93NUMPY\2\0" + struct.pack("<L", 2**30),
     "members.pt": lambda: members(2**20),

@@ -43,14 +43,32 @@ def zipped(members: Mapping[str, bytes], compression: int = zipfile.ZIP_STORED) 
     return file.getvalue()
 
 
-def tarred(members: Mapping[str, bytes]) -> bytes:
+def tarred(members: Mapping[str, bytes], last: bytes = b"", kind: int = tarfile.PAX_FORMAT) -> bytes:
+    """A tar, whose last member may be given with its header."""
     file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as archive:
+    with tarfile.open(fileobj=file, mode="w", format=kind) as archive:
         for name, content in members.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
+        file.write(last)
     return file.getvalue()
+
+
+def old_tar(name: str, content: bytes, *, mark: bytes = bytes(8), kind: bytes = tarfile.REGTYPE) -> bytes:
+    """A tar of one member without an end; without a mark, in the format of before POSIX."""
+    member = tarfile.TarInfo(name)
+    member.size, member.type = len(content), kind
+    header = bytearray(member.tobuf(tarfile.USTAR_FORMAT))
+    header[257:265], header[148:156] = mark, b" " * 8
+    header[148:155] = b"%06o\0" % sum(header)
+    return bytes(header) + content + bytes(-len(content) % 512)
+
+
+def changed(content: bytes, start: bytes, offset: int, value: int) -> bytes:
+    """Change the byte so far behind the first place with this start."""
+    place = content.index(start) + offset
+    return content[:place] + bytes([value]) + content[place + 1 :]
 
 
 def saved(value: object, *, is_zip: bool = True) -> bytes:
@@ -85,6 +103,7 @@ def places(content: bytes) -> list[tuple[str, str]]:
     return [(each.rule, each.field) for each in found(content)]
 
 
+PADDING = bytes(2 * 512)
 FILES: dict[str, tuple[bytes, str]] = {
     "pickle": (HOSTILE, ""),
     "second pickle": (HARMLESS + HOSTILE, ""),
@@ -102,6 +121,7 @@ FILES: dict[str, tuple[bytes, str]] = {
     "gzip": (gzip.compress(HOSTILE), ""),
     "bz2": (bz2.compress(HOSTILE), ""),
     "xz": (lzma.compress(HOSTILE), ""),
+    "lzma": (lzma.compress(HOSTILE, lzma.FORMAT_ALONE), ""),
     "zlib": (zlib.compress(HOSTILE), ""),
     "zlib, fast": (zlib.compress(HOSTILE, 1), ""),
     "zlib, best": (zlib.compress(HOSTILE, 9), ""),
@@ -111,6 +131,17 @@ FILES: dict[str, tuple[bytes, str]] = {
     "zip in a zip": (zipped({"a.zip": zipped({"b.zip": zipped({"c.pkl": HOSTILE})})}), "a.zip/b.zip/c.pkl"),
     "gzip in a zip": (zipped({"x.gz": gzip.compress(HOSTILE)}), "x.gz"),
     "tar in gzip": (gzip.compress(tarred({"x.pkl": HOSTILE})), "x.pkl"),
+    "tar of the oldest format": (old_tar("x.pkl", HOSTILE) + PADDING, "x.pkl"),
+    "tar with a member of an unknown type": (tarred({"x": b""}, last=old_tar("x.pkl", HOSTILE, kind=b"Z")), "x.pkl"),
+    "zip behind other bytes in a zip": (zipped({"x.bin": b"x" * 600 + zipped({"x.pkl": HOSTILE})}), "x.bin/x.pkl"),
+    "zip behind other bytes in zips": (
+        zipped({"a.zip": zipped({"b": b"x" * 2**19 + zipped({"c.pkl": HOSTILE, "d": bytes(2**20)})}, 8)}, 8),
+        "a.zip/b/c.pkl",
+    ),
+    "zip behind other bytes in a tar": (
+        tarred({"x.bin": b"x" + zipped({"x.pkl": HOSTILE}), "y": bytes(2**17)}),
+        "x.bin/x.pkl",
+    ),
     "zip behind other bytes": (b"#!/bin/sh\n" + zipped({"x.pkl": HOSTILE}), "x.pkl"),
     "pickle before a zip": (HOSTILE + zipped({"x.txt": b""}), ""),
     "old pickle without suffix in a zip": (zipped({"x": b"cposix\nsystem\n)R."}), "x"),
@@ -128,7 +159,7 @@ def test_a_pickle_is_found(kind: str) -> None:
 @pytest.mark.parametrize("kind", [kind for kind in FILES if "tensor data" not in kind])
 def test_a_file_of_each_kind_is_taken_for_a_checkpoint_by_its_first_bytes(kind: str) -> None:
     content = FILES[kind][0]
-    if not kind.startswith(("zip behind",)):
+    if kind != "zip behind other bytes":
         assert is_checkpoint("x", content[:512])
 
 
@@ -142,6 +173,14 @@ SAFE = {
     "array of objects": array({"a": 1}),
     "array named O": zipped({"x.npy": array_of("[('O', '<f8')]")}),
     "zip": zipped({"readme.txt": b"cats and dogs\nare here\n)R.", "code.py": b"import os"}),
+    **{
+        f"tar of format {kind}": tarred({"x" * 80 + "/" + "y" * 80: b"x", "z.pkl": HARMLESS}, kind=kind) + bytes(2**16)
+        for kind in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
+    },
+    "tar of the oldest format": old_tar("x", b"x") + old_tar("y.pkl", HARMLESS) + PADDING,
+    "tar without an end": old_tar("y.pkl", HARMLESS, mark=b"ustar\00000"),
+    "lzma": lzma.compress(HARMLESS, lzma.FORMAT_ALONE),
+    "start of a zip in a member": zipped({"x": b"x" + zipped({"x.txt": b"x"})[:-30]}),
     "tensor data that looks like a pickle": zipped({"a/data.pkl": HARMLESS, "a/data/0": HOSTILE}),
 }
 
@@ -196,12 +235,36 @@ def test_what_precedes_the_damage_of_a_compressed_file_is_reported() -> None:
     assert places(packed[:-2000]) == [(DANGEROUS, ""), ("unreadable-file", "")]
 
 
-def test_a_member_whose_checksum_is_wrong_is_scanned_and_reported() -> None:
-    """torch does not compare the checksum, so that it would execute the member."""
-    content = zipped({"archive/data.pkl": HOSTILE + b"rest"}).replace(b"rest", b"tser")
-    assert places(content) == [("unreadable-file", "archive/data.pkl")]
-    large = zipped({"archive/data.pkl": HOSTILE + b"x" * 2**21 + b"rest"}).replace(b"rest", b"tser")
-    assert places(large) == [(DANGEROUS, "archive/data.pkl"), ("unreadable-file", "archive/data.pkl")]
+TORCH = zipped({"archive/data.pkl": HOSTILE, "archive/version": b"3"})
+LARGE = zipped({"archive/data.pkl": HOSTILE + b"x" * 2**21, "archive/version": b"3"})
+DIRECTORY, DATA = b"PK\1\2", "archive/data.pkl"
+BEFORE_POSIX, HEADER = old_tar("a", b"a"), old_tar("x.pkl", HOSTILE)
+NO_ZIP = bytes(46) + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, 46, 0, 0)
+MISFITS: dict[str, tuple[bytes, str, str]] = {
+    "checksum": (changed(TORCH, DIRECTORY, 16, 0), DATA, DATA),
+    "checksum of a large member": (changed(LARGE, DIRECTORY, 16, 0), DATA, DATA),
+    "name": (changed(TORCH, DATA.encode(), 0, ord("x")), DATA, DATA),
+    "name that is no text": (changed(changed(TORCH, b"PK", 7, 8), DATA.encode(), 0, 0xFF), DATA, DATA),
+    "mark of encryption": (changed(TORCH, DIRECTORY, 8, 1), DATA, DATA),
+    "mark of a patch": (changed(TORCH, DIRECTORY, 8, 32), DATA, DATA),
+    "header in a tar": (BEFORE_POSIX + b"x" * 512 + HEADER + PADDING, "x.pkl", ""),
+    "first header in a tar": (b"x" * 257 + b"ustar" + bytes(250) + HEADER + PADDING, "x.pkl", ""),
+    "tar behind a tar": (BEFORE_POSIX + PADDING + HEADER, "x.pkl", ""),
+    "no zip at the end of a tar": (HEADER + PADDING + NO_ZIP, "x.pkl", ""),
+    "no zip at the end of a pickle": (HOSTILE + NO_ZIP, "", ""),
+}
+"""What only some readers refuse, and where the pickle and the damage are: torch executes the first four."""
+
+
+@pytest.mark.parametrize("kind", MISFITS)
+def test_what_only_some_readers_refuse_is_scanned_and_reported(kind: str) -> None:
+    content, pickled, damaged = MISFITS[kind]
+    assert set(places(content)) == {(DANGEROUS, pickled), ("unreadable-file", damaged)}
+
+
+@pytest.mark.parametrize("kind", ["checksum", "checksum of a large member", "name", "name that is no text"])
+def test_torch_reads_what_others_refuse(kind: str) -> None:
+    assert torch_reads(MISFITS[kind][0]).startswith(HOSTILE)
 
 
 def with_end_record_64(distance: int) -> bytes:
