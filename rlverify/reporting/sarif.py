@@ -6,6 +6,7 @@ A problem that is not of a fallen claim is a notification. So a run that could n
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from importlib import metadata
@@ -42,7 +43,8 @@ def sarif_result(
     :param fingerprint: the same wherever the result moves in its file
     """
     path = PurePosixPath(file)
-    place = {"uri": path.as_uri()} if path.is_absolute() else {"uri": quote(file), "uriBaseId": ROOT}
+    is_absolute = path.is_absolute()
+    place = {"uri": f"file://{quote(os.fsencode(path))}"} if is_absolute else {"uri": quote(file), "uriBaseId": ROOT}
     location: dict[str, Any] = {"physicalLocation": {"artifactLocation": place, "region": {"startLine": line}}}
     if field:
         location["logicalLocations"] = [{"fullyQualifiedName": field, "kind": "member"}]

@@ -53,7 +53,8 @@ _IN_MEMORY: Final = 16 * MEBIBYTE
 _ZIP: Final = b"PK\x03\x04"
 _LOCAL_HEADER_BYTES, _END_RECORD_BYTES, _END_RECORD_64_BYTES = 30, 22, 56
 _LOCATOR: Final = struct.Struct("<4s4xQL")  # of the end record with 64 bits
-_DIRECTORY_PLACE, _COMMENT_BYTES, _END_PLACE = 6, 7, 9  # in an end record as `zipfile` reads it
+_END_RECORD: Final = b"PK\x05\x06"
+_DIRECTORY_PLACE, _COMMENT_BYTES, _COMMENT = 6, 7, 8  # in an end record as `zipfile` reads it
 _ARRAY: Final = b"\x93NUMPY"
 _LZMA: Final = [b"\x5d" + (n << m).to_bytes(4, "little") for n in (2, 3) for m in range(7, 31)]  # and dictionary size
 _TENSOR_DATA: Final = re.compile(r"(?P<folder>(?:.*/)?)data/\d+")
@@ -156,11 +157,14 @@ def _why_others_differ(content: BinaryIO, directory: int) -> str:
     :param directory: where `zipfile` found it; torch reads the one at the place that the end names
     """
     end = zipfile._EndRecData(content)  # type: ignore[attr-defined]
-    if end[_END_PLACE] + _END_RECORD_BYTES + end[_COMMENT_BYTES] != content.seek(0, io.SEEK_END):
+    # The place that newer Pythons add is that of the end record with 64 bits, where there is one.
+    last = content.seek(0, io.SEEK_END) - _END_RECORD_BYTES - len(end[_COMMENT])
+    content.seek(last)
+    if content.read(len(_END_RECORD)) != _END_RECORD or len(end[_COMMENT]) != end[_COMMENT_BYTES]:
         return "has bytes behind the end of the archive, as if cut off"  # its end is then that of an inner archive
-    content.seek(max(0, end[_END_PLACE] - _LOCATOR.size))
+    content.seek(max(0, last - _LOCATOR.size))
     signature, place, _ = _LOCATOR.unpack(content.read(_LOCATOR.size).ljust(_LOCATOR.size))
-    is_moved = signature == b"PK\x06\x07" and place != end[_END_PLACE] - _LOCATOR.size - _END_RECORD_64_BYTES
+    is_moved = signature == b"PK\x06\x07" and place != last - _LOCATOR.size - _END_RECORD_64_BYTES
     content.seek(0)  # torch reads no other file as an archive than one that starts as one
     if content.read(len(_ZIP)) == _ZIP and (is_moved or directory != end[_DIRECTORY_PLACE]):
         return "has its directory elsewhere than its end says, so that other readers may find other members"

@@ -8,6 +8,7 @@ import random
 import re
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ def test_a_subject_that_cannot_be_checked_is_a_problem_on_the_page(
     assert (subject.source, subject.records, subject.effects) == ("code", (), {})
     assert subject.problem.startswith(problem)
     assert "\n" not in subject.problem
-    assert report.versions["torch"] == torch.__version__
+    assert report.versions["torch"] == metadata.version("torch")
 
 
 @pytest.mark.parametrize(

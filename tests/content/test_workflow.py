@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -38,6 +39,17 @@ def targets() -> set[str]:
 def test_every_target_of_make_exists(job: str) -> None:
     asked = {word for words in commands(job) if words[0] == "make" for word in words[1:] if "=" not in word}
     assert asked - targets() == set()
+
+
+def test_every_python_that_the_metadata_names_is_tried() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = [int(each[1]) for each in map(re.compile(r".* :: 3\.(\d+)$").match, project["classifiers"]) if each]
+    oldest, newest = named[0], named[-1]
+    assert named == [*range(oldest, newest + 1)]
+    assert project["requires-python"] == f">=3.{oldest},<3.{newest + 1}"
+    tried = [JOBS["gate"]["steps"][1]["with"]["python-version"], *JOBS["newer"]["strategy"]["matrix"]["python"]]
+    assert tried == [f"3.{each}" for each in named]
+    assert f"You need Python 3.{oldest} to 3.{newest}." in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_commit_runs_both_halves_of_the_tests() -> None:

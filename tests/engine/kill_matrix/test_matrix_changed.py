@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -129,7 +130,7 @@ def test_an_inherited_test_is_one_if_its_class_has_bases(tmp_path: Path) -> None
         ("tests/test_gone.py::test_low", "No such file"),
         ("tests/test_gone.py", "No such file"),
         ("tests/broken.py::test_low", "invalid syntax"),
-        ("tests/bytes.py", "(unicode error) 'utf-8' codec can't decode"),
+        ("tests/bytes.py", r"\(unicode error\) 'utf-8' codec can't decode|Non-UTF-8 code"),
         ("tests", "Is a directory"),
     ],
 )
@@ -139,7 +140,7 @@ def test_a_test_that_does_not_exist_is_named(test: str, reason: str, tmp_path: P
     (tmp_path / "tests" / "bytes.py").write_bytes(b"x = '\xff'\n")
     with pytest.raises(MatrixError) as error:
         require_test(tmp_path, test)
-    assert str(error.value).startswith(f"kill matrix, {test}: is not a test: {reason}")
+    assert re.match(f"kill matrix, {test}: is not a test: (?:{reason})", str(error.value))
     assert str(error.value).endswith("; correct the id")
 
 
