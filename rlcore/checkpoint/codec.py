@@ -88,6 +88,13 @@ def decode(value: StateValue, field: str, custom_objects: Mapping[str, object]) 
         raise CheckpointError(None, f"the setting {field!r} holds {what}; the file is damaged") from error
 
 
+def is_whole(value: StateValue) -> bool:
+    """Say whether :func:`encode` could hold every part of a value."""
+    if isinstance(value, dict):
+        return value.get(KIND) != "placeholder" and all(map(is_whole, value.values()))
+    return all(map(is_whole, value)) if isinstance(value, list) else True
+
+
 def same(left: object, right: object) -> bool:
     """Say if two encoded values are equal; what no file can hold counts by its description."""
     if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
@@ -169,7 +176,8 @@ def _attributes(*names: str) -> Callable[[object], dict[str, Any]]:
 
 
 def _linear(**numbers: Any) -> LinearSchedule:
-    return LinearSchedule(**{name: float(number) for name, number in numbers.items()})
+    exact: Any = {name: each if isinstance(each, np.generic) else float(each) for name, each in numbers.items()}
+    return LinearSchedule(**exact)
 
 
 _FORMS: dict[type, _Form] = {

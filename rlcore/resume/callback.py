@@ -51,12 +51,12 @@ class SaveExactly(BaseCallback):
                 raise SettingError(setting, f"{setting}={value!r} is no integer of at least 1; correct it")
         if not name or Path(name).name != name:
             raise SettingError("name", f"name={name!r} is not the start of a file's name; put folders into folder")
-        self.folder, self.every, self.keep, self.name = Path(folder), every, keep, name
+        self.folder, self.every, self.keep, self.name = Path(folder).absolute(), every, keep, name
         self.stopped_by: int | None = None
         self._former: dict[int, Any] = {}  # handlers by signal
         self._stopping = self._in_rollout = self._is_holder = False
         self._saved_at = self._began_at = 0
-        self._place = (self.folder / f".{name}.lock").absolute()
+        self._place = self.folder / f".{name}.lock"
 
     def _on_training_start(self) -> None:
         """
