@@ -96,10 +96,10 @@ def save_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
         unchanged
     :raises CallOrderError: during a rollout, which no file can continue; use :class:`SaveExactly`
     """
-    if _name_of(type(model)) is not None and _is_in_rollout(model):
+    if not isinstance(model, DistributionalPPO) and _is_in_rollout(model):
         raise CallOrderError(
-            "save_exact was called inside of a rollout, or after learn() ended in one, which cannot be continued in its middle; "
-            "nothing was written. Pass callback=SaveExactly(...) to learn(), which saves before the next rollout."
+            "save_exact was called inside of a rollout, or after learn() ended in one, which cannot be continued in its "
+            "middle; nothing was written. Pass callback=SaveExactly(...) to learn(), which saves between two rollouts."
         )
     write_exact(model, path, capture_generators())
 
@@ -124,8 +124,7 @@ def write_exact(model: BaseAlgorithm, path: str | os.PathLike[str], global_gener
         model.save(path)  # type: ignore[arg-type]
         return
     record["state"]["generators"]["global"] = global_generators
-    more: Any = {"seed": model.seed, "device": str(model.device)}
-    write_model_file(path, model, str(_name_of(type(model))), **record, **more)
+    write_model_file(path, model, str(_name_of(type(model))), **record)
 
 
 def require_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -139,14 +138,15 @@ def require_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> dict[st
         if (reason := next(_obstacles(model), None)) is None:
             settings: StateDict = {name: encode_setting(model, name) for name in setting_names(type(model))}
             settings["tensorboard_log"] = None  # a path of this machine
-            captured: Any = {"settings": settings, "state": training_state(model).capture(*Scope)}
-            record: dict[Any, Any] = torch_file.plain(captured)
-            reason = next(_unsaved(model, **record), None)
+            state: Any = training_state(model).capture(*Scope)
+            fields = {"settings": settings, "state": state, "seed": model.seed, "device": str(model.device)}
+            record: Any = torch_file.plain(fields)
+            reason = next(_unsaved(model, record["settings"], record["state"]), None)
     except (StateError, CheckpointError, RefusedError) as error:
         reason = getattr(error, "reason", str(error)).removesuffix(f"; {REMEDY}")
     if reason is not None:
         raise CheckpointError(path_of(path), f"was not written, as training could not continue exactly: {reason}")
-    return record
+    return dict(record)
 
 
 def load_exact(
@@ -219,10 +219,7 @@ def _built(algorithm: type[BaseAlgorithm], settings: Mapping[str, Any], env: Any
 
 
 def _unsaved(model: BaseAlgorithm, settings: StateDict, state: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what of ``model`` a file of these settings and this state would not hold.
-
-    :raises StateError: a load would refuse them
-    """
+    """Yield what of ``model`` no file of these settings and this state holds; StateError says what no load takes."""
     advice = "let the constructor make it so, or make it a buffer of a module"
     built, mine, theirs = _both(model, settings)
     optimizers, variables = model._get_torch_save_params()
@@ -236,12 +233,11 @@ def _unsaved(model: BaseAlgorithm, settings: StateDict, state: Mapping[str, Any]
     for path, text, expected in differences(mine, theirs, held, (model, built)):
         yield f"{path} is {text}, and of a model that is loaded it would be {expected}; {advice}"
     shared = {"replay_buffer", "environments", "generators", "normalizer_state", "env_state", "lstm_state", "rng_state"}
-    for key, part in training_state(built).parts.items():
+    for key in (key for key, each in state.items() if each is not None):
         with unusable(key), generators_untouched():
-            if state[key] is not None:
-                training_state(model).parts[key].check(state[key])
-            if state[key] is not None and key not in shared:
-                part.restore(snapshot(state[key]))  # type: ignore[arg-type]
+            training_state(model).parts[key].check(state[key])
+            if key not in shared:
+                training_state(built).parts[key].restore(snapshot(state[key]))  # type: ignore[arg-type]
 
 
 def _both(model: BaseAlgorithm, saved: StateDict) -> tuple[BaseAlgorithm, dict[str, Any], dict[str, Any]]:
@@ -311,11 +307,10 @@ def _obstacles_of_parts(model: BaseAlgorithm, name: str) -> Iterator[str]:
         yield f"{name} does not derive from an algorithm that can be saved: DistributionalPPO, {', '.join(ALGORITHMS)}"
     if type(model.policy) is not model.policy_class:
         yield f"the policy is a {type(model.policy).__name__}, and the algorithm built a {model.policy_class.__name__}"
-    own: Any = model.action_noise
-    for noise in own.noises if type(own) is VectorizedActionNoise else [own]:
-        is_known = noise is None or type(noise) in [kind for kind, _ in NOISES.values()]
-        if not is_known and not isinstance(noise, SupportsState):
-            yield f"the action noise {type(noise).__name__} cannot give its state; implement get_state and set_state"
+    noise: Any = model.action_noise
+    for kind in {*map(type, noise.noises if type(noise) is VectorizedActionNoise else [noise])}:
+        if NOISES.get(kind.__name__, (type(None),))[0] is not kind and not issubclass(kind, SupportsState):
+            yield f"the action noise {kind.__name__} cannot give its state; implement get_state and set_state"
     replay = getattr(model, "replay_buffer", None)
     for buffer in (getattr(model, "rollout_buffer_class", None), None if replay is None else type(replay)):
         if buffer is not None and buffer not in BUFFERS:
@@ -330,12 +325,11 @@ def _is_in_rollout(model: Any) -> bool:
     others += [frame for frame, _ in walk_tb(sys.exc_info()[2])]  # of the exception that is being handled
     base, steps = getattr(model.env, "unwrapped", None), model.num_timesteps
     is_stepping = getattr(base, "waiting", False) or any(vars(e).get("is_stepping") for e in getattr(base, "envs", ()))
-    if is_running(model, "collect_rollouts") or is_stepping or any(is_running(model, "learn", each) for each in others):
-        return True
-    if steps == model._num_timesteps_at_start or model._last_obs is None:
-        return False
-    is_partial = hasattr(model, "rollout_buffer") and not model.rollout_buffer.full
-    return is_partial or bool(model._current_progress_remaining != 1.0 - steps / model._total_timesteps)
+    is_inside = is_running(model, "collect_rollouts") or any(is_running(model, "learn", each) for each in others)
+    has_begun = steps != model._num_timesteps_at_start and model._last_obs is not None
+    is_partial = has_begun and hasattr(model, "rollout_buffer") and not model.rollout_buffer.full
+    is_behind = has_begun and model._current_progress_remaining != 1.0 - steps / model._total_timesteps
+    return bool(is_inside or is_stepping or is_partial or is_behind)
 
 
 def _env_obstacle(env: VecEnv | None) -> str | None:

@@ -201,12 +201,11 @@ def put_into_log(logger: Logger, state: Any) -> None:
     """Record the values of :func:`capture_log` in ``logger``."""
     values: Any = codec.decode(state["values"], "log", {})
     kinds = int | float | str | None | np.generic | np.ndarray | torch.Tensor
-    for name in [
-        each for each in state["excluded"] if isinstance(each, str) and isinstance(values.get(each, {}), kinds)
-    ]:
-        logger.name_to_value[name], logger.name_to_excluded[name] = values[name], tuple(state["excluded"][name])
-        if name in state["counts"]:
-            logger.name_to_count[name] = fit(state["counts"][name], 0, f"log['counts'][{name!r}]")
+    for name, formats in state["excluded"].items():
+        if isinstance(name, str) and isinstance(values.get(name, {}), kinds):
+            logger.name_to_value[name], logger.name_to_excluded[name] = values[name], tuple(formats)
+    counts = {name: count for name, count in state["counts"].items() if name in logger.name_to_value}
+    logger.name_to_count.update(fit(counts, dict.fromkeys(counts, 0), "log['counts']"))
 
 
 def _capture_position(model: BaseAlgorithm) -> StateDict | None:
