@@ -90,9 +90,8 @@ def decode(value: StateValue, field: str, custom_objects: Mapping[str, object]) 
 
 def is_whole(value: StateValue) -> bool:
     """Say whether :func:`encode` could hold every part of a value."""
-    if isinstance(value, dict):
-        return value.get(KIND) != "placeholder" and all(map(is_whole, value.values()))
-    return all(map(is_whole, value)) if isinstance(value, list) else True
+    parts: Any = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return not (isinstance(value, dict) and value.get(KIND) == "placeholder") and all(map(is_whole, parts))
 
 
 def same(left: object, right: object) -> bool:
@@ -176,8 +175,7 @@ def _attributes(*names: str) -> Callable[[object], dict[str, Any]]:
 
 
 def _linear(**numbers: Any) -> LinearSchedule:
-    exact: Any = {name: each if isinstance(each, np.generic) else float(each) for name, each in numbers.items()}
-    return LinearSchedule(**exact)
+    return LinearSchedule(**{n: x if isinstance(x, np.generic) else float(x) for n, x in numbers.items()})  # type: ignore[arg-type]
 
 
 _FORMS: dict[type, _Form] = {

@@ -15,7 +15,8 @@ from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback, Ev
 from stable_baselines3.common.type_aliases import MaybeCallback
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
-from rlcore.checkpoint.container import locked
+from rlcore.checkpoint import torch_file
+from rlcore.checkpoint.container import locked, refusals_name
 from rlcore.checkpoint.formats import read_model_file
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.resume.file import is_running, require_exact, write_exact
@@ -68,7 +69,9 @@ class SaveExactly(BaseCallback):
             parent = type(self.parent).__name__
             raise SettingError("callback", f"{parent} does not report rollouts to SaveExactly; give both to learn()")
         self._saved_at = self.model.num_timesteps
-        require_exact(self.model, path_of_step(self.folder, self.name, self._saved_at))
+        path = path_of_step(self.folder, self.name, self._saved_at)
+        with refusals_name(path):
+            torch_file.plain(require_exact(self.model, path))
         self._began_at = self._saved_at
         self._lock().close()  # refuse at once; it is held from the first file on
         self.stopped_by, self._stopping, self._in_rollout, self._is_holder = None, False, False, False

@@ -26,7 +26,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.her import HerReplayBuffer
 from torch import nn
 
-from rlcore.checkpoint import codec, torch_file
+from rlcore.checkpoint import codec
 from rlcore.checkpoint.container import path_of, refusals_name, unusable
 from rlcore.checkpoint.formats import (
     DEFAULT_ALGORITHM,
@@ -37,7 +37,7 @@ from rlcore.checkpoint.formats import (
     require_spaces_of,
     write_model_file,
 )
-from rlcore.checkpoint.torch_file import RefusedError, quoted
+from rlcore.checkpoint.torch_file import quoted
 from rlcore.envs import vec_state
 from rlcore.envs.resumable import SupportsState
 from rlcore.errors import CallOrderError, CheckpointError, StateError
@@ -92,14 +92,16 @@ def save_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
         yours among the settings, such as a schedule, is given again to :func:`load_exact`, as ``custom_objects``
     :param path: ``.zip`` is added to a name without ending
     :raises CheckpointError: no file could hold a part of the training, which the message names: whatever differs from
-        the model that :func:`load_exact` would build, such as a hook; or the file cannot be written. An older file is
-        unchanged
-    :raises CallOrderError: during a rollout, which no file can continue; use :class:`SaveExactly`
+        the model that :func:`load_exact` would build, such as a hook, or what it would refuse, such as NaN; or the file
+        cannot be written. An older file is unchanged
+    :raises CallOrderError: during a rollout, or after ``learn()`` ended in one. After an exception inside ``learn()``
+        resume from the last file of :class:`SaveExactly`: outside of the ``except`` block save_exact cannot see an
+        update that was left, or a rollout of an off-policy algorithm that was left between two steps
     """
     if not isinstance(model, DistributionalPPO) and _is_in_rollout(model):
         raise CallOrderError(
-            "save_exact was called inside of a rollout, or after learn() ended in one, which cannot be continued in its "
-            "middle; nothing was written. Pass callback=SaveExactly(...) to learn(), which saves between two rollouts."
+            "save_exact was called inside of a rollout, or after learn() ended in one, which cannot be continued in "
+            "its middle; nothing was written. Pass callback=SaveExactly(...) to learn(), which saves between rollouts."
         )
     write_exact(model, path, capture_generators())
 
@@ -139,14 +141,12 @@ def require_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> dict[st
             settings: StateDict = {name: encode_setting(model, name) for name in setting_names(type(model))}
             settings["tensorboard_log"] = None  # a path of this machine
             state: Any = training_state(model).capture(*Scope)
-            fields = {"settings": settings, "state": state, "seed": model.seed, "device": str(model.device)}
-            record: Any = torch_file.plain(fields)
-            reason = next(_unsaved(model, record["settings"], record["state"]), None)
-    except (StateError, CheckpointError, RefusedError) as error:
+            reason = next(_unsaved(model, settings, state), None)
+    except (StateError, CheckpointError) as error:
         reason = getattr(error, "reason", str(error)).removesuffix(f"; {REMEDY}")
     if reason is not None:
         raise CheckpointError(path_of(path), f"was not written, as training could not continue exactly: {reason}")
-    return dict(record)
+    return {"settings": settings, "state": state, "seed": model.seed, "device": str(model.device)}
 
 
 def load_exact(
@@ -182,7 +182,7 @@ def load_exact(
     if issubclass(found, DistributionalPPO):
         loaded: BaseAlgorithm = found.load(existing(path), env, device=device or "auto", custom_objects=objects)
         with refusals_name(path):
-            _require_resumable(loaded.env)
+            _require_env(loaded.env, record, objects)
         return loaded
     vec_env, before = found._wrap_env(maybe_make_env(env, 0)), capture_generators()
     try:
@@ -233,11 +233,13 @@ def _unsaved(model: BaseAlgorithm, settings: StateDict, state: Mapping[str, Any]
     for path, text, expected in differences(mine, theirs, held, (model, built)):
         yield f"{path} is {text}, and of a model that is loaded it would be {expected}; {advice}"
     shared = {"replay_buffer", "environments", "generators", "normalizer_state", "env_state", "lstm_state", "rng_state"}
-    for key in (key for key, each in state.items() if each is not None):
-        with unusable(key), generators_untouched():
-            training_state(model).parts[key].check(state[key])
-            if key not in shared:
-                training_state(built).parts[key].restore(snapshot(state[key]))  # type: ignore[arg-type]
+    own, new = training_state(model).parts, training_state(built).parts
+    with generators_untouched():
+        for key in (key for key, each in state.items() if each is not None):
+            with unusable(key):
+                own[key].check(state[key])
+                if key not in shared:
+                    new[key].restore(snapshot(state[key]))  # type: ignore[arg-type]
 
 
 def _both(model: BaseAlgorithm, saved: StateDict) -> tuple[BaseAlgorithm, dict[str, Any], dict[str, Any]]:
@@ -277,14 +279,10 @@ def _is_own(model: BaseAlgorithm) -> bool:
     return type(model) not in _STOCK and parts is DistributionalPPO._state_parts
 
 
-def _require_resumable(env: VecEnv | None) -> None:
+def _require_env(env: Any, record: Mapping[str, Any], objects: Mapping[str, object]) -> None:
+    """Raise StateError for other spaces or another number of environments, or for those that cannot take a state."""
     if (reason := _env_obstacle(env)) is not None:
         raise StateError(f"training could not continue exactly in this environment: {reason}")
-
-
-def _require_env(env: VecEnv, record: Mapping[str, Any], objects: Mapping[str, object]) -> None:
-    """Raise StateError for other spaces or another number of environments, or for those that cannot take a state."""
-    _require_resumable(env)
     if env.num_envs != record["n_envs"]:
         raise StateError(f"the run had {record['n_envs']} environments, and this one has {env.num_envs}; give as many")
     require_spaces_of(decode_spaces(record, objects), env)
