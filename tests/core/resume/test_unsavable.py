@@ -19,7 +19,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.noise import ActionNoise, NormalActionNoise, VectorizedActionNoise
 from stable_baselines3.common.torch_layers import FlattenExtractor
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnvWrapper
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnvWrapper
 from stable_baselines3.her import HerReplayBuffer
 
 from rlcore.errors import (
@@ -336,6 +336,17 @@ def test_an_update_that_an_exception_leaves_is_not_saved_where_the_exception_is_
         hook.remove()
         with pytest.raises(CallOrderError, match=r"after learn\(\) ended in one"):
             save_exact(model, tmp_path / "file.zip")
+
+
+def test_workers_that_have_not_answered_are_not_asked_for_their_state(tmp_path: Path) -> None:
+    env = make_vec(vec_env_cls=SubprocVecEnv, vec_env_kwargs={"start_method": "fork"})
+    model = ppo(env).learn(16)
+    env.step_async(np.zeros(2, np.int64))
+    with pytest.raises(CallOrderError, match=r"after learn\(\) ended in one"):
+        save_exact(model, tmp_path / "file.zip")
+    env.step_wait()
+    save_exact(model, tmp_path / "file.zip")
+    env.close()
 
 
 def interrupt(*_: Any) -> None:
