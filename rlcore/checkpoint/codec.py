@@ -88,6 +88,12 @@ def decode(value: StateValue, field: str, custom_objects: Mapping[str, object]) 
         raise CheckpointError(None, f"the setting {field!r} holds {what}; the file is damaged") from error
 
 
+def is_whole(value: StateValue) -> bool:
+    """Say whether :func:`encode` could hold every part of a value."""
+    parts: Any = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return not (isinstance(value, dict) and value.get(KIND) == "placeholder") and all(map(is_whole, parts))
+
+
 def same(left: object, right: object) -> bool:
     """Say if two encoded values are equal; what no file can hold counts by its description."""
     if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
@@ -169,7 +175,7 @@ def _attributes(*names: str) -> Callable[[object], dict[str, Any]]:
 
 
 def _linear(**numbers: Any) -> LinearSchedule:
-    return LinearSchedule(**{name: float(number) for name, number in numbers.items()})
+    return LinearSchedule(**{n: x if isinstance(x, np.generic) else float(x) for n, x in numbers.items()})  # type: ignore[arg-type]
 
 
 _FORMS: dict[type, _Form] = {

@@ -89,11 +89,12 @@ class PickledEnv(gym.Wrapper[Any, Any, Any, Any]):
         if there != own:
             raise StateError(f"the state is of {there}, and this environment is {own}; build it as it was")
         # The model has the spaces of the environment, and both draw from them: the same objects, where they stood then.
-        base, before = found.unwrapped, self.unwrapped
-        for name in ("observation_space", "action_space"):
-            own = getattr(before, name)
-            vars(own).update(vars(getattr(base, name)))
-            setattr(base, name, own)
+        for before, layer in zip(_layers_from(self.env), _layers_from(found), strict=True):
+            for name in ("observation_space", "action_space"):
+                if getattr(layer, f"_{name}", layer) is not None:  # else a wrapper that has none of its own
+                    own = getattr(before, name)
+                    vars(own).update(vars(getattr(layer, name)))
+                    setattr(layer, name, own)
         self.env = found
 
 

@@ -164,6 +164,13 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
                 )
         super().__init__(env)
 
+    def step(self, action: Any) -> Any:
+        """Take a step; ``is_stepping`` stays True where an exception leaves it half done."""
+        self.is_stepping = True
+        result = self.env.step(action)
+        self.is_stepping = False
+        return result
+
     def get_state(self) -> StateDict:
         """Return the state of every layer, from the outside in.
 

@@ -54,7 +54,7 @@ STATISTICS: Final[Mapping[str, Rule]] = {
 def unsupported_reason(env: VecEnv) -> str | None:
     """Return one sentence that says why the state of ``env`` cannot be saved and what to do, or None if it can."""
     base = env.unwrapped
-    if not isinstance(base, DummyVecEnv | SubprocVecEnv):
+    if type(base) not in (DummyVecEnv, SubprocVecEnv):  # a subclass may keep more
         return f"{type(base).__name__} cannot give the state of its environments; use DummyVecEnv or SubprocVecEnv."
     for layer in _vec_layers(env):
         if type(layer) not in _VEC_LAYERS and not answers_itself(layer):

@@ -15,7 +15,8 @@ from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback, Ev
 from stable_baselines3.common.type_aliases import MaybeCallback
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
-from rlcore.checkpoint.container import locked
+from rlcore.checkpoint import torch_file
+from rlcore.checkpoint.container import locked, refusals_name
 from rlcore.checkpoint.formats import read_model_file
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.resume.file import is_running, require_exact, write_exact
@@ -51,12 +52,12 @@ class SaveExactly(BaseCallback):
                 raise SettingError(setting, f"{setting}={value!r} is no integer of at least 1; correct it")
         if not name or Path(name).name != name:
             raise SettingError("name", f"name={name!r} is not the start of a file's name; put folders into folder")
-        self.folder, self.every, self.keep, self.name = Path(folder), every, keep, name
+        self.folder, self.every, self.keep, self.name = Path(folder).absolute(), every, keep, name
         self.stopped_by: int | None = None
         self._former: dict[int, Any] = {}  # handlers by signal
         self._stopping = self._in_rollout = self._is_holder = False
         self._saved_at = self._began_at = 0
-        self._place = (self.folder / f".{name}.lock").absolute()
+        self._place = self.folder / f".{name}.lock"
 
     def _on_training_start(self) -> None:
         """
@@ -68,7 +69,9 @@ class SaveExactly(BaseCallback):
             parent = type(self.parent).__name__
             raise SettingError("callback", f"{parent} does not report rollouts to SaveExactly; give both to learn()")
         self._saved_at = self.model.num_timesteps
-        require_exact(self.model, path_of_step(self.folder, self.name, self._saved_at))
+        path = path_of_step(self.folder, self.name, self._saved_at)
+        with refusals_name(path):
+            torch_file.plain(require_exact(self.model, path))
         self._began_at = self._saved_at
         self._lock().close()  # refuse at once; it is held from the first file on
         self.stopped_by, self._stopping, self._in_rollout, self._is_holder = None, False, False, False

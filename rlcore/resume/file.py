@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from traceback import walk_tb
 from types import FrameType
 from typing import Any, Final
 
@@ -46,7 +48,7 @@ from rlcore.resume.unsaved import differences
 from rlcore.state.network import require_network
 from rlcore.state.progress import FORM, WINDOWS
 from rlcore.state.training import Scope, apply_generators, capture_generators, generators_untouched, snapshot
-from rlcore.state.tree import Rule, fit
+from rlcore.state.tree import REMEDY, Rule, fit
 from rlcore.types import StateDict, plain
 
 ALGORITHMS: Final[dict[str, type[BaseAlgorithm]]] = {
@@ -60,7 +62,7 @@ BUFFERS = (
     *(MaskableRolloutBuffer, MaskableDictRolloutBuffer, HerReplayBuffer),
 )
 _BY_THEMSELVES: Final = {
-    *("env", "device", "seed", "start_time", "eval_env", "_vec_normalize_env", "n_envs", "action_noise"),
+    *("env", "device", "seed", "start_time", "eval_env", "_vec_normalize_env", "n_envs"),
     *("_last_obs", "_last_original_obs", "_last_episode_starts", "_last_lstm_states", "_num_timesteps_at_start"),
     *("_logger", "_custom_logger", *FORM, *WINDOWS),
     *("pending_state", "_boundary", "_checked_obs"),
@@ -90,14 +92,16 @@ def save_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
         yours among the settings, such as a schedule, is given again to :func:`load_exact`, as ``custom_objects``
     :param path: ``.zip`` is added to a name without ending
     :raises CheckpointError: no file could hold a part of the training, which the message names: whatever differs from
-        the model that :func:`load_exact` would build, such as a hook; or the file cannot be written. An older file is
-        unchanged
-    :raises CallOrderError: during a rollout, which no file can continue; use :class:`SaveExactly`
+        the model that :func:`load_exact` would build, such as a hook, or what it would refuse, such as NaN; or the file
+        cannot be written. An older file is unchanged
+    :raises CallOrderError: during a rollout, or after ``learn()`` ended in one. After an exception inside ``learn()``
+        resume from the last file of :class:`SaveExactly`: outside of the ``except`` block save_exact cannot see an
+        update that was left, or a rollout of an off-policy algorithm that was left between two steps
     """
-    if is_running(model, "collect_rollouts") and not isinstance(model, DistributionalPPO):
+    if not isinstance(model, DistributionalPPO) and _is_in_rollout(model):
         raise CallOrderError(
-            "save_exact was called while a rollout is collected, and a rollout cannot be continued in its middle; "
-            "nothing was written. Pass callback=SaveExactly(...) to learn(), which saves before the next rollout."
+            "save_exact was called inside of a rollout, or after learn() ended in one, which cannot be continued in "
+            "its middle; nothing was written. Pass callback=SaveExactly(...) to learn(), which saves between rollouts."
         )
     write_exact(model, path, capture_generators())
 
@@ -117,27 +121,32 @@ def write_exact(model: BaseAlgorithm, path: str | os.PathLike[str], global_gener
 
     :param global_generators: their states before the rollout drew its exploration noise
     """
-    require_exact(model, path)
+    record = require_exact(model, path)
     if isinstance(model, DistributionalPPO):  # it remembers the generators itself
         model.save(path)  # type: ignore[arg-type]
         return
-    with refusals_name(path):
-        settings: StateDict = {name: encode_setting(model, name) for name in setting_names(type(model))}
-        settings["tensorboard_log"] = None  # a path of this machine
-        state: Any = training_state(model).capture(*Scope)
-        state["generators"]["global"] = global_generators
-    more: Any = {"seed": model.seed, "device": str(model.device)}
-    write_model_file(path, model, str(_name_of(type(model))), settings=settings, state=state, **more)
+    record["state"]["generators"]["global"] = global_generators
+    write_model_file(path, model, str(_name_of(type(model))), **record)
 
 
-def require_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
-    """
-    :raises CheckpointError: ``model`` cannot be saved exactly; the message says why
+def require_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return settings and state of ``model`` for a file.
+
+    :raises CheckpointError: ``model`` cannot be saved exactly, or a load would refuse the file; the message says why
     """
     if not os.fspath(path):
         raise CheckpointError("''", "is no path; give that of a file")
-    if (reason := next(_obstacles(model), None)) is not None:
+    try:
+        if (reason := next(_obstacles(model), None)) is None:
+            settings: StateDict = {name: encode_setting(model, name) for name in setting_names(type(model))}
+            settings["tensorboard_log"] = None  # a path of this machine
+            state: Any = training_state(model).capture(*Scope)
+            reason = next(_unsaved(model, settings, state), None)
+    except (StateError, CheckpointError) as error:
+        reason = getattr(error, "reason", str(error)).removesuffix(f"; {REMEDY}")
+    if reason is not None:
         raise CheckpointError(path_of(path), f"was not written, as training could not continue exactly: {reason}")
+    return {"settings": settings, "state": state, "seed": model.seed, "device": str(model.device)}
 
 
 def load_exact(
@@ -173,14 +182,14 @@ def load_exact(
     if issubclass(found, DistributionalPPO):
         loaded: BaseAlgorithm = found.load(existing(path), env, device=device or "auto", custom_objects=objects)
         with refusals_name(path):
-            _require_resumable(loaded.env)
+            _require_env(loaded.env, record, objects)
         return loaded
     vec_env, before = found._wrap_env(maybe_make_env(env, 0)), capture_generators()
     try:
         with refusals_of(path, "the model", objects):
             fields = {name: record.get(name) for name in ("seed", "device")}
             fields = fit(fields, {"seed": 0, "device": ""}, "the file", {"seed": Rule(0, 2**64, optional=True)})
-            _require_env(vec_env, record)
+            _require_env(vec_env, record, objects)
             if torch.device(fields["device"]).type == "meta":
                 raise StateError("device is 'meta', on which no model trains; the file is damaged")
             settings = decode_settings(record["settings"], found, objects, vec_env.num_envs)
@@ -209,21 +218,13 @@ def _built(algorithm: type[BaseAlgorithm], settings: Mapping[str, Any], env: Any
     return model
 
 
-def _unsaved(model: BaseAlgorithm) -> Iterator[str]:
-    """Yield what of ``model`` no file holds."""
+def _unsaved(model: BaseAlgorithm, settings: StateDict, state: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what of ``model`` no file of these settings and this state holds; StateError says what no load takes."""
     advice = "let the constructor make it so, or make it a buffer of a module"
-    try:
-        built, mine, theirs = _both(model)
-    except (StateError, CheckpointError) as error:
-        yield getattr(error, "reason", str(error))
-        return
-    noise: Any = model.action_noise
-    noises = _noises_of(noise)
-    mine |= noises
-    theirs |= dict.fromkeys(noises, getattr(noise, "base_noise", None))
+    built, mine, theirs = _both(model, settings)
     optimizers, variables = model._get_torch_save_params()
     held = {"policy", *optimizers, *variables, *(f"policy.{name}" for name in ("optimizer", *optimizers))}
-    held |= {f"{name}.noise_prev" for name in noises}
+    held |= {f"action_noise{place}.noise_prev" for place in ("", *(f"._noises[{i}]" for i in range(model.n_envs)))}
     if not isinstance(model, DistributionalPPO):
         held |= {name for name in extra_names(model) if isinstance(mine.get(name), nn.Module | torch.optim.Optimizer)}
     if _is_own(model):
@@ -231,30 +232,43 @@ def _unsaved(model: BaseAlgorithm) -> Iterator[str]:
         advice += f", or name it in {type(model).__name__}.{place}"
     for path, text, expected in differences(mine, theirs, held, (model, built)):
         yield f"{path} is {text}, and of a model that is loaded it would be {expected}; {advice}"
+    shared = {"replay_buffer", "environments", "generators", "normalizer_state", "env_state", "lstm_state", "rng_state"}
+    own, new = training_state(model).parts, training_state(built).parts
+    with generators_untouched():
+        for key in (key for key, each in state.items() if each is not None):
+            with unusable(key):
+                own[key].check(state[key])
+                if key not in shared:
+                    new[key].restore(snapshot(state[key]))  # type: ignore[arg-type]
 
 
-def _both(model: BaseAlgorithm) -> tuple[BaseAlgorithm, dict[str, Any], dict[str, Any]]:
-    """Return a new model of copies of the same settings, and what is to be equal in both, by name."""
-    smaller = {"buffer_size": model.n_envs, "verbose": 0}
+def _both(model: BaseAlgorithm, saved: StateDict) -> tuple[BaseAlgorithm, dict[str, Any], dict[str, Any]]:
+    """Return a new model of the same settings, as saved, and what is to be equal in both, by name."""
     settings = {name: setting(model, name) for name in setting_names(type(model))}
-    made = {**settings, **{name: smaller[name] for name in smaller if name in settings}}
-    environments = {id(each): each for each in made.values() if isinstance(each, VecEnv | gym.Env)}
-    state: Any = training_state(model)
+    smaller = {name: size for name, size in {"buffer_size": model.n_envs, "verbose": 0}.items() if name in settings}
+    held = {name for name, each in saved.items() if codec.is_whole(each)} - {"tensorboard_log"}
+    environments = {id(each): each for each in settings.values() if isinstance(each, VecEnv | gym.Env)}
+    state = training_state(model)
     scopes = [Scope.RUN] if type(model) not in _STOCK else []  # whose constructor may use the environments
     before = state.capture(*scopes)
     with torch.enable_grad(), generators_untouched(), unusable("a model of copies of the same settings"):
-        built = _built(type(model), deepcopy(made, environments), model.env, "cpu")
-        if not isinstance(model, DistributionalPPO) and (extra := state.parts["extra"].capture()) is not None:
-            training_state(built).parts["extra"].restore(snapshot(extra))  # type: ignore[arg-type]
+        made = deepcopy(settings, environments)
+        if not isinstance(model, DistributionalPPO):
+            given = {name: getattr(each, "base_noise", each) for name, each in made.items() if name not in held}
+            made = decode_settings(saved, type(model), given, model.n_envs)
+        built = _built(type(model), {**made, **smaller}, model.env, "cpu")
+        for key in state.parts.keys() & {"extra", "action_noise"}:
+            if (found := state.parts[key].capture()) is not None:
+                training_state(built).parts[key].restore(snapshot(found))  # type: ignore[arg-type]
         if any(differences(before, state.capture(*scopes))):
-            for key in ("environments", "generators"):
-                state.parts[key].restore(before[key])
+            for key in (key for key, each in before.items() if each is not None):
+                state.parts[key].restore(before[key])  # type: ignore[arg-type]
     named = settings.keys() - {"policy"}  # by which name a model has its network
     kept = {name: each for name, each in vars(model).items() if name not in named | _BY_THEMSELVES}
     if not _is_own(model):
         kept = {name: each for name, each in kept.items() if name in vars(built) or hasattr(type(model), name)}
     theirs = {name: each for name, each in vars(built).items() if name in kept}
-    for name in named - {"action_noise", *smaller}:
+    for name in named - set(smaller):
         kept[name], theirs[name] = map(plain, (settings[name], setting(built, name)))
     return built, kept, theirs
 
@@ -265,23 +279,13 @@ def _is_own(model: BaseAlgorithm) -> bool:
     return type(model) not in _STOCK and parts is DistributionalPPO._state_parts
 
 
-def _noises_of(noise: Any) -> dict[str, Any]:
-    """Return the noises of several environments, of which a file has the settings of the first."""
-    noises = noise.noises if isinstance(noise, VectorizedActionNoise) else []
-    return {f"action_noise.noises[{i}]": each for i, each in enumerate(noises) if not isinstance(each, SupportsState)}
-
-
-def _require_resumable(env: VecEnv | None) -> None:
+def _require_env(env: Any, record: Mapping[str, Any], objects: Mapping[str, object]) -> None:
+    """Raise StateError for other spaces or another number of environments, or for those that cannot take a state."""
     if (reason := _env_obstacle(env)) is not None:
         raise StateError(f"training could not continue exactly in this environment: {reason}")
-
-
-def _require_env(env: VecEnv, record: Mapping[str, Any]) -> None:
-    """Raise StateError for other spaces or another number of environments, or for those that cannot take a state."""
-    _require_resumable(env)
     if env.num_envs != record["n_envs"]:
         raise StateError(f"the run had {record['n_envs']} environments, and this one has {env.num_envs}; give as many")
-    require_spaces_of(decode_spaces(record, {}), env)
+    require_spaces_of(decode_spaces(record, objects), env)
 
 
 def _obstacles(model: BaseAlgorithm) -> Iterator[str]:
@@ -294,19 +298,17 @@ def _obstacles(model: BaseAlgorithm) -> Iterator[str]:
     if lacking := [each for each in setting_names(type(model)) if setting(model, each) is LACKING]:
         yield f"the constructor of {name} takes {lacking[0]}, and there is no attribute of this name; keep it as one"
     yield from filter(None, [_env_obstacle(model.env)])
-    yield from _unsaved(model)
 
 
 def _obstacles_of_parts(model: BaseAlgorithm, name: str) -> Iterator[str]:
     if _name_of(type(model)) is None:
         yield f"{name} does not derive from an algorithm that can be saved: DistributionalPPO, {', '.join(ALGORITHMS)}"
-    if _is_in_rollout(model):
-        yield "learn() ended inside of a rollout, which no file continues; use SaveExactly, or save after a whole one"
     if type(model.policy) is not model.policy_class:
         yield f"the policy is a {type(model.policy).__name__}, and the algorithm built a {model.policy_class.__name__}"
-    for noise in getattr(model.action_noise, "noises", [model.action_noise]):
-        if noise is not None and type(noise).__name__ not in NOISES and not isinstance(noise, SupportsState):
-            yield f"the action noise {type(noise).__name__} cannot give its state; implement get_state and set_state"
+    noise: Any = model.action_noise
+    for kind in {*map(type, noise.noises if type(noise) is VectorizedActionNoise else [noise])}:
+        if NOISES.get(kind.__name__, (type(None),))[0] is not kind and not issubclass(kind, SupportsState):
+            yield f"the action noise {kind.__name__} cannot give its state; implement get_state and set_state"
     replay = getattr(model, "replay_buffer", None)
     for buffer in (getattr(model, "rollout_buffer_class", None), None if replay is None else type(replay)):
         if buffer is not None and buffer not in BUFFERS:
@@ -316,9 +318,16 @@ def _obstacles_of_parts(model: BaseAlgorithm, name: str) -> Iterator[str]:
 
 
 def _is_in_rollout(model: Any) -> bool:
-    """Return whether ``learn()`` has ended before it reckoned its progress: after every rollout, or step off policy."""
-    steps, total = model.num_timesteps, model._total_timesteps
-    return bool(steps != model._num_timesteps_at_start and model._current_progress_remaining != 1.0 - steps / total)
+    """Return whether ``learn()`` is, or has ended, inside of a rollout, as far as this can be seen from outside."""
+    others = [frame for thread, frame in sys._current_frames().items() if thread != threading.get_ident()]
+    others += [frame for frame, _ in walk_tb(sys.exc_info()[2])]  # of the exception that is being handled
+    base, steps = getattr(model.env, "unwrapped", None), model.num_timesteps
+    is_stepping = getattr(base, "waiting", False) or any(vars(e).get("is_stepping") for e in getattr(base, "envs", ()))
+    is_inside = is_running(model, "collect_rollouts") or any(is_running(model, "learn", each) for each in others)
+    has_begun = steps != model._num_timesteps_at_start and model._last_obs is not None
+    is_partial = has_begun and hasattr(model, "rollout_buffer") and not model.rollout_buffer.full
+    is_behind = has_begun and model._current_progress_remaining != 1.0 - steps / model._total_timesteps
+    return bool(is_inside or is_stepping or is_partial or is_behind)
 
 
 def _env_obstacle(env: VecEnv | None) -> str | None:

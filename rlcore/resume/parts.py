@@ -20,6 +20,7 @@ from rlcore.checkpoint import codec
 from rlcore.envs import vec_state
 from rlcore.envs.resumable import SupportsState
 from rlcore.errors import StateError
+from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.state.progress import capture_progress, restore_progress
 from rlcore.state.training import (
     Scope,
@@ -90,7 +91,7 @@ def _restore_buffer(model: BaseAlgorithm, state: StateDict) -> None:
     places = _filled_rows(buffer, record["pos"], record["full"])
     arrays = from_state(record["arrays"])
     _fill(places, arrays, "replay_buffer")
-    _require_transitions(model, arrays, buffer.buffer_size)
+    _check_buffer(model, record)
     buffer.pos, buffer.full = record["pos"], record["full"]
 
 
@@ -122,8 +123,9 @@ def _fill(place: Any, value: Any, where: str) -> None:
         place[...] = value
 
 
-def _require_transitions(model: BaseAlgorithm, arrays: dict[str, Any], buffer_size: int) -> None:
+def _check_buffer(model: Any, state: StateDict) -> None:
     """Raise StateError for rows of a replay buffer that its spaces do not have."""
+    arrays, buffer_size = from_state(state["arrays"]), model.replay_buffer.buffer_size
     for name in ("observations", "next_observations", "actions"):
         if name in arrays:
             space = model.action_space if name == "actions" else model.observation_space
@@ -180,11 +182,12 @@ def capture_log(model: BaseAlgorithm) -> StateDict | None:
     logger: Logger | None = getattr(model, "_logger", None)
     if logger is None:
         return None
-    values = {name: codec.encode(value, name) for name, value in logger.name_to_value.items()}
+    encoded = {name: codec.encode(value, name, exact=True) for name, value in logger.name_to_value.items()}
+    values: Any = {name: value for name, value in encoded.items() if codec.is_whole(value)}
     return {
-        "values": {name: value for name, value in values.items() if not isinstance(value, dict)},
-        "counts": {name: int(count) for name, count in logger.name_to_count.items()},
-        "excluded": {name: list(formats) for name, formats in logger.name_to_excluded.items()},
+        "values": values,
+        "counts": {name: int(count) for name, count in logger.name_to_count.items() if name in values},
+        "excluded": {name: list(formats) for name, formats in logger.name_to_excluded.items() if name in values},
     }
 
 
@@ -196,10 +199,13 @@ def _restore_log(model: BaseAlgorithm, state: StateDict) -> None:
 
 def put_into_log(logger: Logger, state: Any) -> None:
     """Record the values of :func:`capture_log` in ``logger``."""
-    values = {name: value for name, value in state["values"].items() if isinstance(value, int | float | str | None)}
-    logger.name_to_value.update(values)
-    logger.name_to_count.update(fit(state["counts"], dict.fromkeys(state["counts"], 0), "log['counts']"))
-    logger.name_to_excluded.update({name: tuple(formats) for name, formats in state["excluded"].items()})
+    values: Any = codec.decode(state["values"], "log", {})
+    kinds = int | float | str | None | np.generic | np.ndarray | torch.Tensor
+    for name, formats in state["excluded"].items():
+        if isinstance(name, str) and isinstance(values.get(name, {}), kinds):
+            logger.name_to_value[name], logger.name_to_excluded[name] = values[name], tuple(formats)
+    counts = {name: count for name, count in state["counts"].items() if name in logger.name_to_value}
+    logger.name_to_count.update(fit(counts, dict.fromkeys(counts, 0), "log['counts']"))
 
 
 def _capture_position(model: BaseAlgorithm) -> StateDict | None:
@@ -270,7 +276,6 @@ def _restore_generators(model: BaseAlgorithm, state: StateDict) -> None:
 
 
 NUMBERS: Final = {bool, int, float, np.float32, np.float64, np.int64, np.bool_}
-PLAIN: Final = {*NUMBERS, str, list, dict, tuple, type(None)}
 
 
 def extra_names(model: BaseAlgorithm) -> tuple[str, ...]:
@@ -292,9 +297,10 @@ def _extra(value: Any, name: str) -> Any:
         return vec_state.moments_of(None, value)
     if isinstance(value, np.random.Generator):
         return generator_state(value)
-    if not isinstance(value, torch.Tensor | np.ndarray | np.generic) and type(value) not in PLAIN:
+    encoded = codec.encode(value, name, exact=True)
+    if not codec.is_whole(encoded):
         raise StateError(f"no file holds {name} of extra_state: give {type(value).__name__} get_state and set_state")
-    return codec.encode(value, name, exact=True)
+    return encoded
 
 
 def _restore_extra(model: BaseAlgorithm, state: StateDict) -> None:
@@ -334,15 +340,18 @@ def _is_finite(value: Any) -> bool:
 
 def training_state(model: BaseAlgorithm) -> TrainingState:
     """Return the parts of a training in the order in which they are restored; the generators last, as all may draw."""
+    if isinstance(model, DistributionalPPO):
+        return model._training_state()
     learner, collected, progress, run = Scope
 
     def part(key: str, scope: Scope, capture: Any, restore: Any, **more: Any) -> StatePart:
         return StatePart(key, scope, partial(capture, model), partial(restore, model), **more)
 
-    noise = model.action_noise
+    noise: Any = model.action_noise
+    rows = {"required": hasattr(model, "replay_buffer"), "check": partial(_check_buffer, model)}
     parts = [
         part("learnt", learner, _capture_learnt, _restore_learnt, required=True),
-        part("replay_buffer", collected, _capture_buffer, _restore_buffer, required=hasattr(model, "replay_buffer")),
+        part("replay_buffer", collected, _capture_buffer, _restore_buffer, **rows),
         StatePart("action_noise", collected, partial(capture_noise, noise), partial(restore_noise, noise)),
         part("progress", progress, capture_progress, restore_progress, required=True),
         part("extra", learner, _capture_extra, _restore_extra, required=bool(extra_names(model))),

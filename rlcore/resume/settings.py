@@ -40,8 +40,8 @@ _NO_SETTINGS: Final = {
 _UNIT: Final = Rule(0.0, 1.0)
 _LIMITS: Final = {
     **dict.fromkeys(("gamma", "gae_lambda", "tau"), _UNIT),
-    **dict.fromkeys(("learning_rate", "max_grad_norm", "vf_coef"), Rule(0.0)),
-    **dict.fromkeys(("clip_range", "clip_range_vf", "target_kl"), Rule(0.0, finite=False)),
+    **dict.fromkeys(("learning_rate", "vf_coef"), Rule(0.0)),
+    **dict.fromkeys(("clip_range", "clip_range_vf", "target_kl", "max_grad_norm"), Rule(0.0, finite=False)),
     **dict.fromkeys(("ent_coef", "target_entropy"), Rule(finite=False)),
 }
 """Of settings of a file that are numbers, None or schedules; numbers in others may be anything but NaN."""
@@ -76,7 +76,7 @@ def setting(model: BaseAlgorithm, name: str) -> Any:
 def encode_setting(model: BaseAlgorithm, name: str) -> StateValue:
     """Return a setting as plain values; what no file can hold leaves a placeholder, so that loading asks for it."""
     value = setting(model, name)
-    return _encode_noise(value) if name == "action_noise" else codec.encode(value, name, exact=name in _LIMITS)
+    return _encode_noise(value) if name == "action_noise" else codec.encode(value, name, exact=True)
 
 
 def decode_settings(
@@ -106,7 +106,7 @@ def _ends_of(schedule: Any) -> list[float]:
     """Return the numbers that a schedule of Stable-Baselines3 goes between; an empty list for any other object."""
     inner = getattr(schedule, "value_schedule", schedule)
     own = vars(inner) if isinstance(inner, ConstantSchedule | LinearSchedule) else {}
-    return [own[name] for name in ("val", "start", "end", "end_fraction") if name in own]
+    return [plain(own[name]) for name in ("val", "start", "end", "end_fraction") if name in own]
 
 
 def _encode_noise(noise: Any) -> StateValue:
@@ -118,7 +118,7 @@ def _encode_noise(noise: Any) -> StateValue:
     if type(noise) is not kind:
         return codec.encode(noise, "action_noise")
     made: Any = noise
-    arguments: StateDict = {key: codec.encode(getattr(made, each), key) for key, each in attributes.items()}
+    arguments: StateDict = {key: codec.encode(getattr(made, each), key, exact=True) for key, each in attributes.items()}
     return {"class": name, "dtype": np.dtype(made._dtype).name, "arguments": arguments}
 
 
@@ -134,6 +134,6 @@ def _decode_noise(value: Any, objects: Mapping[str, object], n_envs: int) -> Any
     made: Any = NOISES[name][0]
     arguments: dict[str, Any] = {key: codec.decode(entry, key, {}) for key, entry in value["arguments"].items()}
     given = [each for each in arguments.values() if each is not None]
-    if not all(isinstance(each, int | float | np.ndarray) and np.isfinite(each).all() for each in given):
+    if not all(isinstance(each, int | float | np.number | np.ndarray) and np.isfinite(each).all() for each in given):
         raise StateError("action_noise holds NaN or infinity; the file is damaged")
     return made(**arguments, dtype=np.dtype(value["dtype"]).type)

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
+from torch import Tensor
 
+from rlcore.checkpoint import codec
 from rlcore.state.tree import FREE, Rule, fit, misfit
-from rlcore.types import StateDict
+from rlcore.types import StateDict, plain
 
 WINDOWS = ("ep_info_buffer", "ep_success_buffer")
 COUNTERS = ("num_timesteps", "_total_timesteps", "_episode_num", "_n_updates", "_n_calls")
@@ -20,7 +22,7 @@ FORM: dict[str, Any] = {**dict.fromkeys(COUNTERS, 0), "_current_progress_remaini
 
 def capture_progress(model: BaseAlgorithm) -> StateDict:
     """Return counters, what a file can hold of the window of finished episodes, and which parameters are frozen."""
-    state: StateDict = {name: getattr(model, name) for name in FORM if hasattr(model, name)}
+    state: StateDict = {name: plain(getattr(model, name)) for name in FORM if hasattr(model, name)}
     for name in WINDOWS:
         window = getattr(model, name)
         state[name] = None if window is None else [_storable(entry) for entry in window]
@@ -35,9 +37,8 @@ def _storable(value: Any) -> Any:
         return {key: each for key, each in entries.items() if each is not None or value[key] is None}
     if isinstance(value, list | tuple):
         return [_storable(each) for each in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist() if value.dtype.kind in "biufU" else None
-    return value if value is None or type(value) in (bool, int, float, str) else None
+    stored = codec.encode(value.tolist() if isinstance(value, Tensor) else value, "", exact=True)
+    return stored if codec.is_whole(stored) else None
 
 
 def restore_progress(model: BaseAlgorithm, state: object, least: float = -math.inf) -> None:
@@ -50,7 +51,7 @@ def restore_progress(model: BaseAlgorithm, state: object, least: float = -math.i
     rules = {"_current_progress_remaining": Rule(least, 1.0), "exploration_rate": Rule(0.0, 1.0)}
     like |= {**dict.fromkeys(WINDOWS), "frozen": [""]}
     rules |= {**dict.fromkeys(WINDOWS, FREE), "frozen": Rule(any_length=True, may_lack=True)}
-    fitted = fit(state, like, "progress_state", rules)
+    fitted = fit(codec.decode(state, "progress_state", {}), like, "progress_state", rules)  # type: ignore[arg-type]
     for name in WINDOWS:
         window = fitted[name]
         if window is None:
@@ -69,7 +70,7 @@ def restore_progress(model: BaseAlgorithm, state: object, least: float = -math.i
 
 
 def _has_mean(values: list[Any]) -> bool:
-    """Return whether the logger can average the values: numbers, or lists of one shape, as arrays are saved."""
+    """Return whether the logger can average the values: numbers, or lists and arrays of one shape."""
     try:
         array = np.asarray(values) if all(map(_is_numeric, values)) else np.empty(0)  # of texts, it could be large
     except (ValueError, TypeError, RuntimeError):  # several shapes
@@ -78,4 +79,5 @@ def _has_mean(values: list[Any]) -> bool:
 
 
 def _is_numeric(value: object) -> bool:
-    return all(map(_is_numeric, value)) if isinstance(value, list | tuple) else isinstance(value, int | float)
+    kinds = int | float | np.generic | np.ndarray
+    return all(map(_is_numeric, value)) if isinstance(value, list | tuple) else isinstance(value, kinds)

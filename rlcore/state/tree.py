@@ -34,7 +34,7 @@ class Rule:
 
     :param least: smallest number, or element of a tensor
     :param most: largest number, or element of a tensor
-    :param finite: False allows NaN and infinity
+    :param finite: False allows NaN and infinity; an element that is infinite in the template may be so in any case
     :param whole: a whole number, as a number or as a tensor without dimensions; it is returned in the template's form
     :param optional: None is allowed; where the template is None, every number and tensor of numbers is, too
     :param may_lack: the dict may lack the entry; the fitted one lacks it as well
@@ -169,7 +169,10 @@ def _fit_tensor(saved: object, like: Tensor, where: str, rule: Rule) -> Tensor:
     fitted = saved.to(like.dtype)
     below = rule.least != -math.inf and bool((fitted < rule.least).any())
     above = rule.most != math.inf and bool((fitted > rule.most).any())
-    if below or above or (rule.finite and not bool(fitted.isfinite().all())):
+    is_good = fitted.isfinite()
+    if not first and not bool(is_good.all()):  # masks may be infinite where the template is; one on meta has no numbers
+        is_good |= ~fitted.isnan() if like.is_meta else fitted == like.to(fitted.device)
+    if below or above or (rule.finite and not bool(is_good.all())):
         limit = f"a number below {rule.least:g}" if below else f"a number above {rule.most:g}"
         found = limit if below or above else f"NaN, infinity or a number beyond {like.dtype}"
         raise StateError(f"{where} holds {found}; {REMEDY}")

@@ -230,7 +230,8 @@ def _fitted_field(name: str, value: Any, model: BaseAlgorithm) -> object:
     if value is None and name in _MAY_BE_NONE:
         return value
     of_kind = isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (kind is bool)
-    if not of_kind or not (least <= value <= most and abs(value) <= sys.float_info.max):
+    is_unbounded = name == "max_grad_norm" and value == math.inf
+    if not of_kind or not (is_unbounded or (least <= value <= most and abs(value) <= sys.float_info.max)):
         raise MisfitError(f"its field {name} is {value!r:.80}, not {kind.__name__} from {least} to {most}")
     return value
 
@@ -325,6 +326,8 @@ def _difference(name: str, found: Any, own: Any) -> str:
     is_good = all(
         bool((each.isfinite() & (True if most is None else (each >= 0) & (each <= most))).all()) for each in parts
     )
+    if most is None and not (is_good or own.is_meta):  # masks are infinite where those of the model are
+        is_good = bool((value.isfinite() | (value == own.cpu())).all())
     return "" if is_good else "is not finite, or negative or above 1 where it cannot be"
 
 

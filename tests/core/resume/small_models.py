@@ -40,6 +40,16 @@ def trained(kind: type[PPO]) -> Callable[[], Any]:
     return lambda: kind("MlpPolicy", make_vec(), **net(), n_steps=8, batch_size=8, n_epochs=1).learn(8)
 
 
+class Stateless:
+    """What a wrapper that keeps nothing says."""
+
+    def get_state(self) -> Any:
+        return {}
+
+    def set_state(self, state: Any) -> None:
+        pass
+
+
 class Extractor(FlattenExtractor):
     """Keeps what is in no state dictionary."""
 

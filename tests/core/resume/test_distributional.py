@@ -43,6 +43,17 @@ def test_an_interrupted_run_ends_as_the_whole_one_does(tmp_path: Path) -> None:
     assert differing(expected, state_of(model)) == []
 
 
+def test_a_rollout_that_was_left_is_saved_from_its_beginning(tmp_path: Path) -> None:
+    expected = state_of(make_model(make_envs()).learn(96))
+    cut = make_model(make_envs())
+    cut.learn(96, callback=StopAt(60))
+    save_exact(cut, tmp_path / "left.zip")
+
+    model = load_exact(tmp_path / "left.zip", make_envs(), device="cpu")
+
+    assert differing(expected, state_of(continue_learning(model))) == []
+
+
 def test_the_file_is_that_of_save_and_a_subclass_is_named_at_load(tmp_path: Path) -> None:
     model = Subclass("MlpLstmPolicy", make_envs(), n_steps=4, batch_size=12, device="cpu", seed=0)
     model.learn(12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import queue
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.torch_layers import FlattenExtractor
 
 from rlcore import DistributionalPPO
-from rlcore.errors import CheckpointError
+from rlcore.errors import CallOrderError, CheckpointError
 from rlcore.resume import continue_learning, load_exact, save_exact
 from rlcore.state.training import capture_generators
 from tests.core.resume.small_models import Keeps, changed, keeping, net, ppo, ruled, sac
@@ -177,6 +178,29 @@ def transposed(policy: Any) -> None:
 
 
 _PARAMETER = "policy.action_net.weight"
+
+
+def left(owner: Callable[[Any], Any], name: str, call: int) -> Callable[[Any], None]:
+    """Interrupt ``learn()`` in a call of a method."""
+
+    def run(model: Any) -> None:
+        part, calls = owner(model), itertools.count(1)
+        method = getattr(part, name)
+
+        def replaced(*arguments: Any, **named: Any) -> Any:
+            if next(calls) == call:
+                raise KeyboardInterrupt
+            return method(*arguments, **named)
+
+        setattr(part, name, replaced)
+        with contextlib.suppress(KeyboardInterrupt):
+            model.learn(32)
+        assert next(calls) == call + 1
+        delattr(part, name)
+
+    return run
+
+
 HIDDEN: dict[str, tuple[Callable[[], Any], str]] = {
     "a closure": (keeping(closed), "extractor.kept.n is 1, .* 0"),
     "a bound method": (keeping(lambda: Counter().next), "extractor.kept.__self__.n is 1, .* 0"),
@@ -247,7 +271,10 @@ HIDDEN: dict[str, tuple[Callable[[], Any], str]] = {
         of(Scales, lambda model: setattr(model, "rms", type("Kept", (RunningMeanStd,), {})(shape=()))),
         "no file holds rms of extra_state: give Kept get_state and set_state",
     ),
-    "keys of extra_state": (of(Extra, lambda model: model.seen.update({(1, 2): 3})), r"extra\['seen'\].*no file can"),
+    "keys of extra_state": (
+        of(Extra, lambda model: model.seen.update({(1, 2): 3})),
+        "no file holds seen of extra_state",
+    ),
     "a number of a DistributionalPPO": (
         distributional(lambda model: setattr(model, "count", 1)),
         "count is 1, .* missing; .* or name it in Own._state_parts",
@@ -262,19 +289,23 @@ HIDDEN: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a rollout that was left": (
         ruled(lambda model: model.learn(32, callback=StopAt(20))),
-        r"learn\(\) ended inside of a rollout, .*; use SaveExactly",
+        r"learn\(\) ended in one, which cannot be continued in its middle; .*SaveExactly",
     ),
     "a rollout that was left at its last step": (
         ruled(lambda model: model.learn(32, callback=StopAt(32))),
-        r"learn\(\) ended inside of a rollout",
+        r"learn\(\) ended in one",
     ),
-    "a step that was left": (ruled(lambda model: model.learn(32, callback=StopAt(20)), sac), "ended inside of a roll"),
+    "a step of an environment that was left": (ruled(left(lambda model: model.env.envs[1].env, "step", 4)), "ended in"),
+    "a first step that was left": (ruled(left(lambda model: model.env.envs[1].env, "step", 1)), "learn.. ended in one"),
+    "a first step off policy": (ruled(left(lambda model: model.env.envs[1].env, "step", 5), sac), "learn.. ended in"),
+    "an action that was not chosen": (ruled(left(lambda model: model.policy, "forward", 9)), "learn.. ended in one"),
+    "a step that was left": (ruled(lambda model: model.learn(32, callback=StopAt(20)), sac), r"learn\(\) ended in one"),
 }
 
 
 @pytest.mark.parametrize(("make", "message"), HIDDEN.values(), ids=HIDDEN)
 def test_what_is_hidden_is_named_and_nothing_is_written(make: Any, message: str, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises((CheckpointError, CallOrderError), match=message):
         save_exact(make(), tmp_path / "file.zip")
     assert list(tmp_path.iterdir()) == []
 

@@ -105,6 +105,11 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
             ("clip_range", encode(FloatSchedule(np.nan), ""), "clip_range must be a number of at least 0"),
             ("clip_range_vf", {"__kind__": "class", "name": "torch.nn.Tanh"}, "clip_range_vf must be a number"),
             ("ent_coef", torch.tensor(np.nan), "ent_coef must be a number"),
+            (
+                "learning_rate",
+                encode(LinearSchedule(np.float32(np.inf), 0.0, 0.5), "", exact=True),
+                "learning_rate must",
+            ),
             ("learning_rate", encode(LinearSchedule(1e-3, 0.0, np.nan), ""), "learning_rate must be a number of"),
         )
     },
@@ -272,9 +277,10 @@ def test_moments_with_which_an_optimizer_would_not_descend_are_refused(
     given: Any = {"custom_objects": {"policy_kwargs.optimizer_class": kind}}
     save_exact(model, tmp_path / "sound.zip")
     load_exact(tmp_path / "sound.zip", make_vec(), **given)
-    for state in model.policy.optimizer.state.values():
-        state[moment] = torch.full_like(state[moment], value)
-    save_exact(model, tmp_path / "hostile.zip")
+    content: Any = load_container(tmp_path / "sound.zip")
+    for state in content["state"]["learnt"]["state_dicts"]["policy.optimizer"]["state"].values():
+        state[moment].fill_(value)
+    save_container(tmp_path / "hostile.zip", content)
 
     with pytest.raises(CheckpointError, match=f"'{moment}'"):
         load_exact(tmp_path / "hostile.zip", make_vec(), **given)
@@ -316,8 +322,9 @@ def test_a_schedule_that_ends_below_0_is_loaded_and_no_other_rate_below_0_counts
     assert loaded.policy.optimizer.param_groups[0]["lr"] == 0
     assert differences(finished(continue_learning(loaded, total_timesteps=96)), expected) == []
 
-    own: Any = trained(OwnRate)()
-    own.policy.optimizer.param_groups[0]["lr"] = -1.0
-    save_exact(own, tmp_path / "own.zip")
+    save_exact(trained(OwnRate)(), tmp_path / "own.zip")
+    content = load_container(tmp_path / "own.zip")
+    _options(content).update(lr=-1.0)
+    save_container(tmp_path / "own.zip", content)
     with pytest.raises(CheckpointError, match=r"\['lr'\] must be a finite number from 0"):
         load_exact(tmp_path / "own.zip", make_vec(), algorithm=OwnRate)

@@ -12,13 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
 import pytest
 from stable_baselines3.common.callbacks import BaseCallback, EveryNTimesteps
+from stable_baselines3.common.env_util import make_vec_env
 
+from rlcore import ResumableEnv
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact, save_exact
 from rlcore.resume.callback import SIGNALS, saved_steps
-from tests.core.resume.small_models import ppo, sac
+from tests.core.resume.small_models import Stateless, ppo, sac
 from tests.support.environments import make_vec
 from tests.support.exact_runs import CASES, VARIANTS, StopAt, continued, differences, finished, whole
 
@@ -83,6 +87,13 @@ def test_a_run_that_goes_on_does_not_save_at_once(tmp_path: Path) -> None:
     saving = SaveExactly(tmp_path, every=32, keep=9)
     continue_learning(load_exact(file, make_vec()), saving, total_timesteps=80)
     assert (saved_steps(tmp_path, "exact"), file.stat().st_mtime_ns) == ([32, 64, 80], before)
+
+
+class Numbered(Stateless, gym.Wrapper[Any, Any, Any, Any]):
+    """Gives a number that no file holds."""
+
+    def get_state(self) -> Any:
+        return {"count": np.int64(3)}
 
 
 class Call(BaseCallback):
@@ -309,6 +320,23 @@ def test_a_callback_whose_training_failed_holds_no_other_up(tmp_path: Path) -> N
     assert saved_steps(tmp_path, "exact") == [48, 64]
     for each in handlers:
         signal.signal(*each)
+
+
+def test_what_can_be_known_at_the_start_is_refused_there(tmp_path: Path) -> None:
+    model = ppo(make_vec_env("CartPole-v1", 2, wrapper_class=lambda env: ResumableEnv(Numbered(env))))
+    with pytest.raises(CheckpointError, match=r"exact_0\.zip: .*\['count'\] is a numpy.int64"):
+        model.learn(32, callback=SaveExactly(tmp_path, every=16))
+    assert model.num_timesteps == 0
+
+
+def test_a_folder_stays_where_it_was_when_the_working_directory_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    saving = SaveExactly("saved", every=16)
+    (tmp_path / "other").mkdir()
+    ppo().learn(32, callback=[saving, Call(4, lambda: monkeypatch.chdir(tmp_path / "other"))])
+    assert saved_steps(tmp_path / "saved", "exact") == [16, 32]
 
 
 def test_it_is_no_child_of_another_callback(tmp_path: Path) -> None:

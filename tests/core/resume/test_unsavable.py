@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv
-from stable_baselines3.common.noise import ActionNoise
+from stable_baselines3.common.noise import ActionNoise, NormalActionNoise, VectorizedActionNoise
 from stable_baselines3.common.torch_layers import FlattenExtractor
-from stable_baselines3.common.vec_env import VecEnvWrapper
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnvWrapper
 from stable_baselines3.her import HerReplayBuffer
 
 from rlcore.errors import (
@@ -67,6 +68,14 @@ class Silence(ActionNoise):
 
     def __call__(self) -> Any:
         return np.zeros(1)
+
+
+class Annealed(VectorizedActionNoise):
+    """Noise of several environments that may keep more."""
+
+
+class OwnVecEnv(DummyVecEnv):
+    """As may these."""
 
 
 class Tripled(VecEnvWrapper):
@@ -179,7 +188,7 @@ UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "one noise of several": (
         ruled(lambda model: setattr(model.action_noise.noises[0], "_sigma", np.ones(1)), noisy),
-        r"action_noise.noises\[0\]._sigma is a ndarray .* that has changed",
+        r"action_noise._noises\[0\]._sigma is a ndarray .* that has changed",
     ),
     "a method of a model": (ruled(lambda model: setattr(model, "train", model.train)), "train is a method, .* missing"),
     "extra_state that is not there": (
@@ -201,6 +210,29 @@ UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
     "action noise": (lambda: sac(action_noise=Silence()), "the action noise Silence cannot give its state"),
     "an environment": (lambda: ppo(make_vec_env("CartPole-v1")), "ResumableEnv is not its outermost wrapper; give"),
     "a wrapper": (lambda: ppo(Tripled(make_vec())), "Tripled cannot give its state"),
+    "a subclass of DummyVecEnv": (lambda: ppo(make_vec(vec_env_cls=OwnVecEnv)), "OwnVecEnv cannot give the state"),
+    "noise of the name of another": (
+        lambda: sac(action_noise=type("NormalActionNoise", (Silence,), {})()),
+        "the action noise NormalActionNoise cannot give its state",
+    ),
+    "a subclass of VectorizedActionNoise": (
+        lambda: sac(action_noise=Annealed(NormalActionNoise(np.zeros(1), np.ones(1)), 2)),
+        "the action noise Annealed cannot give its state",
+    ),
+    "weights that are NaN": (
+        changed(lambda policy: policy.action_net.weight.data.fill_(np.nan)),
+        "policy.*action_net.weight.* holds NaN, infinity or a number beyond torch.float32$",
+    ),
+    "weights of a DistributionalPPO": (
+        ruled(lambda model: model.policy.action_net.weight.data.fill_(np.nan), lambda: make_model(make_vec())),
+        "policy.*action_net.weight.* holds NaN",
+    ),
+    "infinite observations": (
+        ruled(lambda model: model.learn(16)._last_obs.fill(np.inf)),
+        "observations.* holds other values .* infinity$",
+    ),
+    "infinite rewards": (ruled(lambda model: model.replay_buffer.rewards.fill(np.inf), noisy), "rewards.*infinity"),
+    "a weight of the loss": (lambda: ppo(vf_coef=-1.0), "vf_coef must be a number of at least 0.0, and is -1.0$"),
     "no environment": (lambda: PPO.load(saved_by_sb3()), "the model has no environment"),
 }
 
@@ -273,6 +305,9 @@ class SaveInTheMiddle(BaseCallback):
     def _on_step(self) -> bool:
         if self.moment == "step":
             save_exact(self.model, self.path)
+        if self.moment == "thread":
+            with ThreadPoolExecutor() as executor:
+                executor.submit(save_exact, self.model, self.path).result()
         return True
 
     def _on_rollout_end(self) -> None:
@@ -280,10 +315,39 @@ class SaveInTheMiddle(BaseCallback):
             save_exact(self.model, self.path)
 
 
-@pytest.mark.parametrize("moment", ["step", "end"])
+@pytest.mark.parametrize("moment", ["step", "end", "thread"])
 @pytest.mark.parametrize("make", [ppo, sac])
 def test_a_rollout_is_not_saved_in_its_middle(make: Callable[[], Any], moment: str, tmp_path: Path) -> None:
-    with pytest.raises(CallOrderError, match="a rollout cannot be continued in its middle"):
+    with pytest.raises(CallOrderError, match=r"inside of a rollout, .* cannot be continued in its middle"):
         make().learn(30, callback=SaveInTheMiddle(tmp_path / "file.zip", moment))
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("make", [ppo, sac])
+def test_an_update_that_an_exception_leaves_is_not_saved_where_the_exception_is_handled(
+    make: Any, tmp_path: Path
+) -> None:
+    model = make()
+    hook: Any = (model.policy if make is ppo else model.actor).optimizer.register_step_pre_hook(interrupt)
+    try:
+        model.learn(32)
+    except KeyboardInterrupt:
+        hook.remove()
+        with pytest.raises(CallOrderError, match=r"after learn\(\) ended in one"):
+            save_exact(model, tmp_path / "file.zip")
+
+
+def test_workers_that_have_not_answered_are_not_asked_for_their_state(tmp_path: Path) -> None:
+    env = make_vec(vec_env_cls=SubprocVecEnv, vec_env_kwargs={"start_method": "fork"})
+    model = ppo(env).learn(16)
+    env.step_async(np.zeros(2, np.int64))
+    with pytest.raises(CallOrderError, match=r"after learn\(\) ended in one"):
+        save_exact(model, tmp_path / "file.zip")
+    env.step_wait()
+    save_exact(model, tmp_path / "file.zip")
+    env.close()
+
+
+def interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt

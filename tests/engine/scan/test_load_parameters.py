@@ -79,6 +79,20 @@ def test_a_model_is_restored(name: str) -> None:
     assert same(*(each.predict(observation, deterministic=True)[0].tolist() for each in (saved, model)))
 
 
+def test_infinities_that_the_model_has_too_are_restored() -> None:
+    def build() -> Any:
+        model = new_model("PPO", max_grad_norm=float("inf"))
+        model.policy.register_buffer("mask", torch.full((2,), -float("inf")))
+        return model
+
+    file = io.BytesIO()
+    build().save(file)
+    model = build()
+    assert {"max_grad_norm", "policy"} <= set(load(file.getvalue(), model).restored)
+    model.policy.mask.zero_()
+    refused(file.getvalue(), model, "mask is not finite")
+
+
 @pytest.mark.parametrize("name", ["PPO", "DQN", "SAC"])
 def test_a_restored_model_trains(name: str) -> None:
     model = new_model(name)
