@@ -54,7 +54,6 @@ class SaveExactly(BaseCallback):
             raise SettingError("name", f"name={name!r} is not the start of a file's name; put folders into folder")
         self.folder, self.every, self.keep, self.name = Path(folder).absolute(), every, keep, name
         self.stopped_by: int | None = None
-        self._former: dict[int, Any] = {}  # handlers by signal
         self._stopping = self._in_rollout = self._is_holder = False
         self._saved_at = self._began_at = 0
         self._place = self.folder / f".{name}.lock"
@@ -78,11 +77,13 @@ class SaveExactly(BaseCallback):
         self._remember_generators()
         if threading.current_thread() is not threading.main_thread():
             return  # where no handler can be installed
+        _WATCHING.append(self)
         in_workers = isinstance(self.training_env.unwrapped, SubprocVecEnv)
         for number in SIGNALS[:1] if in_workers else SIGNALS:
             former = signal.getsignal(number)
-            if former is not None and former is not signal.SIG_IGN:  # None: not Python's, so it could not be restored
-                self._former[number] = signal.signal(number, self._note)
+            if former not in (None, signal.SIG_IGN, _note):  # None: not Python's, so it could not be restored
+                signal.signal(number, _note)
+                _FORMER.setdefault(number, former)
 
     def _lock(self) -> ExitStack:
         """Keep others from saving under this name, and refuse files of another run; remove what killed writers left."""
@@ -137,7 +138,7 @@ class SaveExactly(BaseCallback):
     def _on_training_end(self) -> None:
         if not self._in_rollout:
             self._save(capture_generators())
-        self._restore_handlers()
+        self._leave()
         vars(self._owner).pop("reset_noise", None)
         _HOLDERS.pop(self._place, ExitStack()).close()
 
@@ -148,25 +149,40 @@ class SaveExactly(BaseCallback):
                 _HOLDERS[self._place], self._is_holder = self._lock(), True
             write_exact(self.model, path_of_step(self.folder, self.name, self._saved_at), generators)
         except BaseException:  # learn() ends by it, without a call of _on_training_end
-            self._restore_handlers()
+            self._leave()
             raise
         older = [step for step in saved_steps(self.folder, self.name) if step < self._saved_at]
         for step in older[: len(older) + 1 - self.keep]:
             path_of_step(self.folder, self.name, step).unlink(missing_ok=True)
 
-    def _restore_handlers(self) -> None:
-        for number, former in self._former.items():
-            if signal.getsignal(number) == self._note:
-                signal.signal(number, former)
-        self._former.clear()
+    def _leave(self) -> None:
+        """Put back the handlers of signals, unless another callback of a training that goes on needs them."""
+        _WATCHING[:] = [each for each in _WATCHING if each is not self and is_running(each.model, "learn")]
+        if not _WATCHING:
+            _put_back_handlers()
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        # Not training: learn() has ended with an error, which no callback hears of.
-        if self.stopped_by is not None or frame is None or not is_running(self.model, "learn", frame):
-            self._restore_handlers()
-            signal.raise_signal(number)
-        else:
-            self.stopped_by = number
+
+_WATCHING: Final[list[SaveExactly]] = []
+_FORMER: Final[dict[int, Any]] = {}
+"""The handlers before training, by signal."""
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    """Let all that watch stop; without any that trains, or at a second signal, do what the signal did before."""
+    trains = [each for each in _WATCHING if frame is not None and is_running(each.model, "learn", frame)]
+    if not trains or any(each.stopped_by is not None for each in trains):  # no callback hears that learn() has failed
+        _put_back_handlers()
+        signal.raise_signal(number)
+    for each in trains:
+        each.stopped_by = number
+
+
+def _put_back_handlers() -> None:
+    for number, former in _FORMER.items():
+        if signal.getsignal(number) is _note:
+            signal.signal(number, former)
+    _FORMER.clear()
+    _WATCHING.clear()
 
 
 def continue_learning(

@@ -135,6 +135,20 @@ def test_after_a_training_that_failed_a_signal_does_what_it_did_before(tmp_path:
         interrupt()
 
 
+def test_two_of_them_hear_a_signal_and_leave_the_handlers_as_they_were(tmp_path: Path) -> None:
+    both = [SaveExactly(tmp_path / name, every=NEVER) for name in ("recent", "rare")]
+
+    for total in (64, 96):
+        model = ppo().learn(total, callback=[*both, Call(10, interrupt)])
+        assert [each.stopped_by for each in both] == [signal.SIGINT] * 2
+        assert {tuple(saved_steps(each.folder, "exact")) for each in both} == {(16,)}
+        assert model.num_timesteps < 64
+        for each in both:
+            (each.folder / "exact_16.zip").unlink()
+        with pytest.raises(KeyboardInterrupt):
+            interrupt()
+
+
 def test_signals_that_are_ignored_or_not_wanted_stay_as_they_are(tmp_path: Path) -> None:
     former = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
