@@ -16,6 +16,7 @@ from rlcore import (
     QuantileValues,
     ValueDistribution,
 )
+from rlcore.ppo.adaptive import ReturnScale
 from tests.support.training import make_model
 
 CATEGORICAL: dict[str, Any] = {"value_distribution": "categorical", "v_min": 0.0, "v_max": 60.0, "num_atoms": 13}
@@ -57,6 +58,16 @@ def test_the_maximum_is_taken_before_the_critics_are_averaged() -> None:
     # critic 0 loses 20 / 2, clipped to 10 it would lose 10 / 2; critic 1 loses 10 / 2, clipped to 20 it loses 20 / 2
     loss = values.loss(outputs, torch.tensor([0.0]), torch.tensor([[9.0, 21.0]]), 1.0)
     assert loss.item() == pytest.approx(10.0)
+
+
+def test_the_clip_range_is_in_units_of_the_return_under_a_scale() -> None:
+    scale = ReturnScale("zero_lag")
+    scale.update(np.array([-4.0, 4.0]))  # mean 0, standard deviation 4
+    scale.activate()
+    values = QuantileValues(3, huber_kappa=0.0, scale=scale)
+    # next to an old value of 4, the critic's 8 counts as 4 + 2, which is 1.5 z; the return of 16 is 4 z
+    loss = values.loss(torch.full((1, 1, 3), 2.0), torch.tensor([16.0]), torch.tensor([[4.0]]), 2.0)
+    assert loss.item() == pytest.approx((4.0 - 1.5) / 2)
 
 
 def test_an_update_brings_atoms_closer_to_the_returns_of_its_rollout() -> None:
