@@ -146,7 +146,8 @@ def is_copied_by_fork() -> bool:
 
     Other processes, threads and devices are not copied. Two forks share connections and shared memory.
     """
-    can_fork = sys.platform == "linux"  # elsewhere it is not known which processes a process has started
+    # Elsewhere it is not known which processes a process has started.
+    can_fork = sys.platform == "linux" and hasattr(os, "fork")
     return (
         can_fork
         and threading.active_count() == 1

@@ -181,7 +181,6 @@ def test_a_cause_that_the_library_does_not_have_is_yours(drifting: CheckRecord) 
     assert "new causes: env.envs[0]" in replace(expected, strict=True).other_causes
 
 
-@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize(("wrapper", "yours"), [(Scaling, {"total"}), (Limit, set())])
 def test_what_your_environment_keeps_over_episodes_is_yours(wrapper: Any, yours: set[str]) -> None:
     (found,) = check_algorithm(
