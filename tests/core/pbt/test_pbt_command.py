@@ -15,7 +15,7 @@ from rich.console import Console
 
 from rlcore import LineageEvent, Population, ancestors, read_lineage
 from rlcore.checkpoint.container import locked
-from rlcore.pbt.__main__ import parsed_range, run, watch
+from rlcore.pbt.__main__ import model_maker, parsed_range, run, watch
 from rlcore.pbt.population import LINEAGE_FILE, STATE_FILE, append_lineage
 from tests.support.environments import Custom
 from tests.support.population_run import build
@@ -113,6 +113,12 @@ def test_a_range_is_read_as_it_is_written(text: str, low: float, high: float, lo
     name = text.partition("=")[0]
     assert parsed == {"name": name, "min_value": low, "max_value": high, "is_log_scale": log}
     assert type(parsed["min_value"]) is type(low)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_members_normalize_if_asked_to(normalize: bool) -> None:
+    model = model_maker("CartPole-v1", 1, normalize=normalize)({}, 0)
+    assert (model.get_vec_normalize_env() is not None) == normalize
 
 
 @pytest.fixture(scope="module")

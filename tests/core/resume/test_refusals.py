@@ -237,3 +237,19 @@ def test_action_noise_of_the_user_gives_its_state_and_is_given_at_load(tmp_path:
 
     assert [noise.size for noise in loaded.action_noise.noises] == pytest.approx([0.012, 0.012])
     assert differences(finished(continue_learning(loaded)), expected) == []
+
+
+class Keeping(PPO):
+    """Saves itself."""
+
+    extra_state = ()
+
+    def keep(self, path: Path) -> Keeping:
+        save_exact(self, path)
+        return self
+
+
+def test_a_method_of_the_model_may_save_it(tmp_path: Path) -> None:
+    kept: Any = Keeping("MlpPolicy", make_vec(), **net(), n_steps=8, batch_size=4)
+    kept.learn(16).keep(tmp_path / "kept.zip")
+    assert load_exact(tmp_path / "kept.zip", make_vec(), algorithm=Keeping).num_timesteps == 16
