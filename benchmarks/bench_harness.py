@@ -18,7 +18,7 @@ PAIRS = 15
 RLVERIFY = [str(Path(sys.executable).with_name("rlverify"))]
 COMMANDS = {
     "rlverify list": ([*RLVERIFY, "list"], 10, "0.5 s"),
-    "rlverify gate": ([*RLVERIFY, "gate"], 3, "90 s"),
+    "rlverify gate": ([*RLVERIFY, "gate"], 3, "45 s"),
     "python -c pass": ([sys.executable, "-c", "pass"], 10, "-"),
 }
 

@@ -16,7 +16,7 @@ from benchmarks.side_by_side import Target, compare, profile, table
 from benchmarks.tensors import SIZES, parameters
 from rlcore import UPGD, AdaptiveUPGD
 
-TARGETS = dict(zip(SIZES, (0.75, 1.3, 0.75), strict=True))
+TARGETS = dict(zip(SIZES, (0.6, 1.1, 0.6), strict=True))
 ROUNDS = dict(zip(SIZES, (300, 60, 12), strict=True))
 FIRST_STEPS = 5
 FIRST_STEP = """
