@@ -254,7 +254,7 @@ class ElementEstimator(VarianceEstimator):
         return {"means": [x.clone() for x in self._means], "variances": [x.clone() for x in self._variances]}
 
     def load_state_dict(self, state: StateValue) -> None:
-        wide = [torch.empty(x.shape, dtype=torch.float64, device="meta") for x in self._layouts]
+        wide = [torch.zeros((), dtype=torch.float64).expand(x.shape) for x in self._layouts]
         saved = fit(state, {"means": wide, "variances": wide}, "state of the estimator 'element'", _RULES)
         for position, pair in enumerate(zip(saved["means"], saved["variances"], strict=True)):
             self._take(position, *pair)
