@@ -204,8 +204,9 @@ class TestResume:
     @pytest.mark.parametrize(("strategy", "starts_again"), [("reset", True), ("copy", False)])
     def test_an_exploit_resets_or_copies_the_optimizer(self, strategy: str, starts_again: bool, tmp_path: Path) -> None:
         population = build(tmp_path, optimizer_exploit_strategy=strategy)
-        population.train(2)
-        assert sum(member.exploits for member in population.scheduler.population) > 0
+        population.train(3)
+        exploits = sum(member.exploits for member in population.scheduler.population)
+        assert population.scheduler.exploitation_count == exploits > 1
         states = [model.policy.optimizer.state.values() for model in population.models]
         steps = {max(each["step"] for each in state) for state in states}
         assert (len(steps) > 1) == starts_again

@@ -250,6 +250,6 @@ class Keeping(PPO):
 
 
 def test_a_method_of_the_model_may_save_it(tmp_path: Path) -> None:
-    kept: Any = Keeping("MlpPolicy", make_vec(), **net(), n_steps=8, batch_size=4)
+    kept: Any = Keeping("MlpPolicy", make_vec(), **{**net(), "seed": None}, n_steps=8, batch_size=4)
     kept.learn(16).keep(tmp_path / "kept.zip")
     assert load_exact(tmp_path / "kept.zip", make_vec(), algorithm=Keeping).num_timesteps == 16

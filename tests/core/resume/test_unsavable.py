@@ -13,7 +13,7 @@ import pytest
 import torch
 from sb3_contrib import ARS
 from stable_baselines3 import DDPG, PPO
-from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.buffers import ReplayBuffer, RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv
@@ -59,12 +59,16 @@ class Predicts(PPO):
         self.predictor = torch.nn.Linear(2, 1)
 
 
+class OwnRollouts(RolloutBuffer):
+    """As may a rollout buffer."""
+
+
 class OwnBuffer(ReplayBuffer):
-    """As may a buffer."""
+    """And a replay buffer."""
 
 
 class Silence(ActionNoise):
-    """And noise."""
+    """And noise may."""
 
     def __call__(self) -> Any:
         return np.zeros(1)
@@ -207,6 +211,7 @@ UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
     "an optimizer": (with_optimizer, "policy.optimizer is a SGD, and .* a Adam"),
     "a compiled policy": (with_policy, "the policy is a Compiled"),
     "a replay buffer": (lambda: sac(replay_buffer_class=OwnBuffer), "the buffer OwnBuffer may keep more"),
+    "a rollout buffer": (lambda: ppo(rollout_buffer_class=OwnRollouts), "the buffer OwnRollouts may keep more"),
     "action noise": (lambda: sac(action_noise=Silence()), "the action noise Silence cannot give its state"),
     "an environment": (lambda: ppo(make_vec_env("CartPole-v1")), "ResumableEnv is not its outermost wrapper; give"),
     "a wrapper": (lambda: ppo(Tripled(make_vec())), "Tripled cannot give its state"),
