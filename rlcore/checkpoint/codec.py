@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import gymnasium
@@ -24,7 +25,7 @@ _NUMERIC = "biuf"  # kinds of dtype whose arrays a file can hold as bytes
 _UNNAMED = ("items", "spaces", "value_schedule")  # entries that add no name to the path, as users know their parts
 
 
-def encode(value: object, field: str, *, exact: bool = False) -> StateValue:
+def encode(value: object, field: str, *, exact: bool = False, left_out: dict[str, object] | None = None) -> StateValue:
     """Return ``value`` as tensors, plain Python numbers, strs, lists and dicts.
 
     Taken are None, bool, int, float, str, list, tuple, dict, NumPy numbers (they become Python's), NumPy arrays and
@@ -33,8 +34,10 @@ def encode(value: object, field: str, *, exact: bool = False) -> StateValue:
     (a lambda, an unregistered class, an array of texts or objects) leaves a placeholder that describes it.
 
     :param field: name of the setting; parts are named ``policy_kwargs.activation_fn``, ``net_arch.0``
-    :param exact: NumPy numbers keep their dtype, by which NumPy rounds
+    :param exact: NumPy numbers keep their dtype, by which NumPy rounds, and an OrderedDict is no dict
+    :param left_out: gets what leaves a placeholder, by the name of the part
     """
+    part_of = partial(encode, exact=exact, left_out=left_out)
     if isinstance(value, np.generic):
         dtype, value = value.dtype.name, value.item()
         if exact and type(value) in (bool, int, float):
@@ -44,17 +47,20 @@ def encode(value: object, field: str, *, exact: bool = False) -> StateValue:
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().clone()
     if type(value) is list:
-        return [encode(part, f"{field}.{position}", exact=exact) for position, part in enumerate(value)]
+        return [part_of(part, f"{field}.{position}") for position, part in enumerate(value)]
     # Other dicts have keys that a file cannot hold, or one that would look like a mark.
-    if isinstance(value, dict) and type(value) in (dict, OrderedDict) and KIND not in value and _has_keys(value):
-        return {key: encode(part, f"{field}.{key}", exact=exact) for key, part in value.items()}
+    is_dict = type(value) is dict or (type(value) is OrderedDict and not exact)
+    if is_dict and isinstance(value, dict) and KIND not in value and _has_keys(value):
+        return {key: part_of(part, f"{field}.{key}") for key, part in value.items()}
     form = _FORMS.get(type if isinstance(value, type) else type(value))
     is_unknown = value not in _NAMES if isinstance(value, type) else form is None
     if form is None or is_unknown or (isinstance(value, np.ndarray) and value.dtype.kind not in _NUMERIC):
+        if left_out is not None:
+            left_out[field[:MAX_KEY]] = value
         named: Any = value if hasattr(value, "__qualname__") else type(value)  # the same in every process
         return {KIND: "placeholder", "description": f"{named.__module__}.{named.__qualname__}"}
     parts = form.parts(value).items()
-    return {KIND: form.kind, **{name: encode(part, _of(field, name), exact=exact) for name, part in parts}}
+    return {KIND: form.kind, **{name: part_of(part, _of(field, name)) for name, part in parts}}
 
 
 def decode(value: StateValue, field: str, custom_objects: Mapping[str, object]) -> object:

@@ -228,7 +228,7 @@ def _name_in(folder: bytes, raw_name: bytes) -> str:
     if raw_name in (b"data", b"policy.pth", b"pytorch_variables.pth", b"_stable_baselines3_version"):
         raise RefusedError(
             "is a file of Stable-Baselines3's save(), which holds pickles that could run code; if you trust it, load "
-            "it with the class that wrote it (RecurrentPPO.load)"
+            "it with load() of the class that wrote it"
         )
     name = raw_name.removeprefix(folder).decode("utf-8", "backslashreplace")
     if not raw_name.startswith(folder) or not _RECORDS.fullmatch(name):

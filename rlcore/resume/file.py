@@ -30,6 +30,7 @@ from rlcore.checkpoint import codec
 from rlcore.checkpoint.container import path_of, refusals_name, unusable
 from rlcore.checkpoint.formats import (
     DEFAULT_ALGORITHM,
+    constructor_names,
     decode_spaces,
     existing,
     read_model_file,
@@ -98,7 +99,7 @@ def save_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
         resume from the last file of :class:`SaveExactly`: outside of the ``except`` block save_exact cannot see an
         update that was left, or a rollout of an off-policy algorithm that was left between two steps
     """
-    if not isinstance(model, DistributionalPPO) and _is_in_rollout(model):
+    if not isinstance(model, DistributionalPPO) and model.env is not None and _is_in_rollout(model):
         raise CallOrderError(
             "save_exact was called inside of a rollout, or after learn() ended in one, which cannot be continued in "
             "its middle; nothing was written. Pass callback=SaveExactly(...) to learn(), which saves between rollouts."
@@ -138,10 +139,9 @@ def require_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> dict[st
         raise CheckpointError("''", "is no path; give that of a file")
     try:
         if (reason := next(_obstacles(model), None)) is None:
-            settings: StateDict = {name: encode_setting(model, name) for name in setting_names(type(model))}
-            settings["tensorboard_log"] = None  # a path of this machine
+            settings = _encoded({name: setting(model, name) for name in setting_names(type(model))}, {})
             state: Any = training_state(model).capture(*Scope)
-            reason = next(_unsaved(model, settings, state), None)
+            reason = next(_unsaved(model, state), None)
     except (StateError, CheckpointError) as error:
         reason = getattr(error, "reason", str(error)).removesuffix(f"; {REMEDY}")
     if reason is not None:
@@ -213,15 +213,17 @@ def _built(algorithm: type[BaseAlgorithm], settings: Mapping[str, Any], env: Any
     """Return a new model; without a seed, which would seed the environments and the global generators."""
     made: Any = algorithm
     # The policy_kwargs of A2C name the optimizer already, which this would choose.
-    more = {"use_rms_prop": False} if issubclass(algorithm, A2C) else {}
-    model: BaseAlgorithm = made(env=env, device=device, seed=None, **settings, **more)
+    more: dict[str, Any] = {"use_rms_prop": False} if issubclass(algorithm, A2C) else {}
+    taken = {"device": device, "seed": None}.items()
+    more |= {name: value for name, value in taken if name in constructor_names(algorithm)}
+    model: BaseAlgorithm = made(env=env, **settings, **more)
     return model
 
 
-def _unsaved(model: BaseAlgorithm, settings: StateDict, state: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what of ``model`` no file of these settings and this state holds; StateError says what no load takes."""
+def _unsaved(model: BaseAlgorithm, state: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what of ``model`` no file of its settings and this state holds; StateError says what no load takes."""
     advice = "let the constructor make it so, or make it a buffer of a module"
-    built, mine, theirs = _both(model, settings)
+    built, mine, theirs = _both(model)
     optimizers, variables = model._get_torch_save_params()
     held = {"policy", *optimizers, *variables, *(f"policy.{name}" for name in ("optimizer", *optimizers))}
     held |= {f"action_noise{place}.noise_prev" for place in ("", *(f"._noises[{i}]" for i in range(model.n_envs)))}
@@ -242,11 +244,18 @@ def _unsaved(model: BaseAlgorithm, settings: StateDict, state: Mapping[str, Any]
                     new[key].restore(snapshot(state[key]))  # type: ignore[arg-type]
 
 
-def _both(model: BaseAlgorithm, saved: StateDict) -> tuple[BaseAlgorithm, dict[str, Any], dict[str, Any]]:
-    """Return a new model of the same settings, as saved, and what is to be equal in both, by name."""
+def _encoded(settings: Mapping[str, Any], left_out: dict[str, object]) -> StateDict:
+    """Return settings for a file, and what a load has to be given for it in ``left_out``."""
+    encoded: StateDict = {name: encode_setting(name, value, left_out) for name, value in settings.items()}
+    if "tensorboard_log" in settings:  # a path of this machine
+        encoded["tensorboard_log"], left_out["tensorboard_log"] = None, settings["tensorboard_log"]
+    return encoded
+
+
+def _both(model: BaseAlgorithm) -> tuple[BaseAlgorithm, dict[str, Any], dict[str, Any]]:
+    """Return a new model of the same settings, as a file has them, and what is to be equal in both, by name."""
     settings = {name: setting(model, name) for name in setting_names(type(model))}
     smaller = {name: size for name, size in {"buffer_size": model.n_envs, "verbose": 0}.items() if name in settings}
-    held = {name for name, each in saved.items() if codec.is_whole(each)} - {"tensorboard_log"}
     environments = {id(each): each for each in settings.values() if isinstance(each, VecEnv | gym.Env)}
     state = training_state(model)
     scopes = [Scope.RUN] if type(model) not in _STOCK else []  # whose constructor may use the environments
@@ -254,8 +263,8 @@ def _both(model: BaseAlgorithm, saved: StateDict) -> tuple[BaseAlgorithm, dict[s
     with torch.enable_grad(), generators_untouched(), unusable("a model of copies of the same settings"):
         made = deepcopy(settings, environments)
         if not isinstance(model, DistributionalPPO):
-            given = {name: getattr(each, "base_noise", each) for name, each in made.items() if name not in held}
-            made = decode_settings(saved, type(model), given, model.n_envs)
+            given: dict[str, object] = {}
+            made = decode_settings(_encoded(made, given), type(model), given, model.n_envs)
         built = _built(type(model), {**made, **smaller}, model.env, "cpu")
         for key in state.parts.keys() & {"extra", "action_noise"}:
             if (found := state.parts[key].capture()) is not None:

@@ -73,10 +73,14 @@ def setting(model: BaseAlgorithm, name: str) -> Any:
     return dict(value) if name == "policy_kwargs" else value
 
 
-def encode_setting(model: BaseAlgorithm, name: str) -> StateValue:
-    """Return a setting as plain values; what no file can hold leaves a placeholder, so that loading asks for it."""
-    value = setting(model, name)
-    return _encode_noise(value) if name == "action_noise" else codec.encode(value, name, exact=True)
+def encode_setting(name: str, value: object, left_out: dict[str, object]) -> StateValue:
+    """Return a setting as plain values; what no file can hold leaves a placeholder, so that loading asks for it.
+
+    :param left_out: gets what loading asks for, by name
+    """
+    if name == "action_noise":
+        return _encode_noise(value, left_out)
+    return codec.encode(value, name, exact=True, left_out=left_out)
 
 
 def decode_settings(
@@ -99,7 +103,7 @@ def decode_settings(
     if harmful := harmful_option((decoded.get("policy_kwargs") or {}).get("optimizer_kwargs") or {}):
         where = f"policy_kwargs.optimizer_kwargs[{harmful!r}]"
         raise StateError(f"{where} would ascend the loss or give NaN; the file is damaged or hostile")
-    return {**decoded, "tensorboard_log": objects.get("tensorboard_log")}
+    return decoded | {name: objects.get(name) for name in ("tensorboard_log",) if name in decoded}
 
 
 def _ends_of(schedule: Any) -> list[float]:
@@ -109,14 +113,14 @@ def _ends_of(schedule: Any) -> list[float]:
     return [plain(own[name]) for name in ("val", "start", "end", "end_fraction") if name in own]
 
 
-def _encode_noise(noise: Any) -> StateValue:
+def _encode_noise(noise: Any, left_out: dict[str, object]) -> StateValue:
     """Return how to build ``noise``; of a class that is not Stable-Baselines3's a placeholder."""
     name = type(noise).__name__
     if type(noise) is VectorizedActionNoise:
-        return {"class": name, "n_envs": noise.n_envs, "base_noise": _encode_noise(noise.base_noise)}
+        return {"class": name, "n_envs": noise.n_envs, "base_noise": _encode_noise(noise.base_noise, left_out)}
     kind, attributes = NOISES.get(name, (None, {}))
     if type(noise) is not kind:
-        return codec.encode(noise, "action_noise")
+        return codec.encode(noise, "action_noise", left_out=left_out)
     made: Any = noise
     arguments: StateDict = {key: codec.encode(getattr(made, each), key, exact=True) for key, each in attributes.items()}
     return {"class": name, "dtype": np.dtype(made._dtype).name, "arguments": arguments}

@@ -39,7 +39,7 @@ OF_DISTRIBUTIONS: Final = {
 """What every forward pass, or rollout, makes again in a distribution of Stable-Baselines3."""
 OF_THE_RUN: Final = {"params", "lr", "initial_lr", "seed"}
 """Entries of an optimizer's groups that its saved state has."""
-OF_OPTIMIZERS: Final = {"state", "param_groups", "defaults"}
+OF_OPTIMIZERS: Final = {"state", "param_groups", "defaults", "_opt_called"}
 OF_MODULES: Final = frozenset(vars(nn.Module()))
 OF_PYTHON: Final = {"__dict__", "__slots__"}
 Difference = tuple[str, str, str]

@@ -239,10 +239,34 @@ def test_action_noise_of_the_user_gives_its_state_and_is_given_at_load(tmp_path:
     assert differences(finished(continue_learning(loaded)), expected) == []
 
 
-class Keeping(PPO):
-    """Saves itself."""
+class Decay(torch.optim.lr_scheduler.StepLR):
+    """Says where it is."""
 
-    extra_state = ()
+    def get_state(self) -> Any:
+        return {"epoch": self.last_epoch, "count": self._step_count, "rates": [float(each) for each in self._last_lr]}
+
+    def set_state(self, state: Any) -> None:
+        self.last_epoch, self._step_count, self._last_lr = state["epoch"], state["count"], list(state["rates"])
+
+
+class Keeping(PPO):
+    """Saves itself, takes few settings, and has a schedule of torch's for its optimizer."""
+
+    extra_state = ("decay",)
+
+    def __init__(self, policy: Any, env: Any, policy_kwargs: Any = None, n_steps: int = 8) -> None:
+        super().__init__(policy, env, policy_kwargs=policy_kwargs, n_steps=n_steps, batch_size=4, device="cpu")
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self.decay = Decay(self.policy.optimizer, 1, 0.5)
+
+    def _update_learning_rate(self, optimizers: Any) -> None:
+        pass
+
+    def train(self) -> None:
+        super().train()
+        self.decay.step()
 
     def keep(self, path: Path) -> Keeping:
         save_exact(self, path)
@@ -250,6 +274,7 @@ class Keeping(PPO):
 
 
 def test_a_method_of_the_model_may_save_it(tmp_path: Path) -> None:
-    kept: Any = Keeping("MlpPolicy", make_vec(), **{**net(), "seed": None}, n_steps=8, batch_size=4)
-    kept.learn(16).keep(tmp_path / "kept.zip")
-    assert load_exact(tmp_path / "kept.zip", make_vec(), algorithm=Keeping).num_timesteps == 16
+    kept = Keeping("MlpPolicy", make_vec(), net()["policy_kwargs"]).learn(16).keep(tmp_path / "kept.zip")
+    expected = finished(continue_learning(kept, total_timesteps=32))
+    loaded = load_exact(tmp_path / "kept.zip", make_vec(), algorithm=Keeping)
+    assert differences(finished(continue_learning(loaded, total_timesteps=32)), expected) == []

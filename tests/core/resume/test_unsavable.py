@@ -67,6 +67,14 @@ class OwnBuffer(ReplayBuffer):
     """And a replay buffer."""
 
 
+class Given(FlattenExtractor):
+    """Takes what a file may hold in another form."""
+
+    def __init__(self, space: Any, given: Any) -> None:
+        super().__init__(space)
+        self.given = given
+
+
 class Silence(ActionNoise):
     """And noise may."""
 
@@ -239,14 +247,24 @@ UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
     "infinite rewards": (ruled(lambda model: model.replay_buffer.rewards.fill(np.inf), noisy), "rewards.*infinity"),
     "a weight of the loss": (lambda: ppo(vf_coef=-1.0), "vf_coef must be a number of at least 0.0, and is -1.0$"),
     "no environment": (lambda: PPO.load(saved_by_sb3()), "the model has no environment"),
+    "no environment for a run": (lambda: PPO.load(saved_by_sb3(16)), "the model has no environment"),
+    "a parameter among settings": (
+        lambda: ppo(
+            policy_kwargs={
+                "features_extractor_class": Given,
+                "features_extractor_kwargs": {"given": torch.nn.Parameter(torch.zeros(2))},
+            }
+        ),
+        "policy.features_extractor is tensors given, and of a model that is loaded it would be tensors ;",
+    ),
 }
 
 
-def saved_by_sb3() -> Any:
+def saved_by_sb3(steps: int = 0) -> Any:
     import io
 
     file = io.BytesIO()
-    ppo().save(file)
+    ppo().learn(steps).save(file)
     file.seek(0)
     return file
 
