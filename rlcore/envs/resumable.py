@@ -62,8 +62,11 @@ LAYERS: Final[Mapping[type, Template]] = {
     RescaleAction: {},
     RescaleObservation: {},
 }
-SETTINGS_OF_NORMALIZER: Final = ("training", "norm_obs", "norm_reward", "clip_obs", "clip_reward", "gamma", "epsilon")
-"""Of VecNormalize, which callbacks change; files of earlier versions lack them."""
+SETTINGS_OF_NORMALIZER: Final[dict[str, type]] = {
+    **dict.fromkeys(("training", "norm_obs", "norm_reward"), bool),
+    **dict.fromkeys(("clip_obs", "clip_reward", "gamma", "epsilon"), float),
+}
+"""Of VecNormalize, which callbacks change, to numbers of any kind; files of earlier versions lack them."""
 _RULES: Final = {
     **dict.fromkeys(SETTINGS_OF_NORMALIZER, Rule(0.0, finite=False, may_lack=True)),
     **dict.fromkeys(("state", "last_u"), Rule(finite=False, optional=True)),
@@ -146,7 +149,7 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
     ``gym.make`` and Stable-Baselines3 put around them (TimeLimit, OrderEnforcing, PassiveEnvChecker, Monitor), and any
     environment or wrapper that is itself a :class:`SupportsState`. Put it outermost; ``make_vec_env(...,
     wrapper_class=ResumableEnv)`` does. Part of the state are physics, episode counters and the random generator; not
-    part are settings, rendering, the generators of the spaces, the clock and the list of past episodes of Monitor.
+    part are settings, rendering, generators of spaces and worker processes, the clock and Monitor's past episodes.
 
     :param env: the environment, wrapped as it will be used
     :raises SettingError: a layer of ``env`` is unknown and does not answer for itself

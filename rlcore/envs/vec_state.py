@@ -45,8 +45,8 @@ STATISTICS: Final[Mapping[str, Rule]] = {
     "var": NOT_NEGATIVE,
     "count": Rule(5e-324),
     "norm_obs": Rule(may_lack=True),  # as the next two, in files of earlier versions
-    "clip_obs": Rule(5e-324, finite=False, may_lack=True),
-    "epsilon": Rule(5e-324, may_lack=True),
+    "clip_obs": Rule(0.0, finite=False, may_lack=True),
+    "epsilon": Rule(0.0, may_lack=True),
 }
 """The rules of what :func:`capture_normalizer` returns."""
 
@@ -160,6 +160,8 @@ def _layer_state(layer: Any) -> StateDict:
         return {"frames": [torch.from_numpy(each.stacked_obs.copy()) for each in _stacks(layer)]}
     names = _VEC_LAYERS.get(type(layer))
     state: StateDict = layer.get_state() if names is None else saved(layer, names)
+    if type(layer) is VecNormalize:
+        state |= {name: kind(getattr(layer, name)) for name, kind in SETTINGS_OF_NORMALIZER.items()}
     return state
 
 
@@ -201,6 +203,18 @@ def restore_normalizer(env: VecEnv, state: StateDict) -> None:
         for target, moments in zip(statistics, [*layer["observation"], layer["return"]], strict=True):
             target.mean, target.var = moments["mean"].cpu().numpy().copy(), moments["var"].cpu().numpy().copy()
             target.count = moments["count"]
+
+
+def require_restorable(env: VecEnv) -> None:
+    """Raise StateError for statistics or settings of VecNormalize that a restore would refuse, or would round."""
+    like: Any = capture_normalizer(env) or {"layers": []}
+    for moments in [each for layer in like["layers"] for each in (*layer["observation"], layer["return"])]:
+        if not moments["mean"].dtype == moments["var"].dtype == torch.float64:
+            raise StateError("mean and var of VecNormalize are float64 after a load; make them float64 now")
+        moments.update(mean=torch.zeros_like(moments["mean"]), var=torch.zeros_like(moments["var"]))
+    fit(capture_normalizer(env) or {"layers": []}, like, "VecNormalize", STATISTICS)
+    for own in [_layer_state(layer) for layer in _normalizers(env) if type(layer) is VecNormalize]:
+        fitted(own, own, "VecNormalize")
 
 
 def _normalizers(env: VecEnv) -> list[VecNormalize]:

@@ -29,6 +29,18 @@ _HOLDERS: Final[dict[Path, ExitStack]] = {}
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
+class _Drawing:
+    """Draws exploration noise, and has the global generators from before; a pickle of the policy may hold it."""
+
+    def __init__(self, owner: Any) -> None:
+        self.draw: Any = getattr(owner, "reset_noise", None)
+        self.before: StateDict = {}
+
+    def reset_noise(self, *arguments: Any, **named: Any) -> None:
+        self.before = capture_generators()
+        self.draw(*arguments, **named)
+
+
 class SaveExactly(BaseCallback):
     """Saves what :func:`load_exact` continues: every ``every`` timesteps, on SIGTERM and Ctrl-C, and at the end.
 
@@ -110,24 +122,16 @@ class SaveExactly(BaseCallback):
         With gSDE ``collect_rollouts`` draws noise before it calls ``on_rollout_start``, and draws it again when it is
         continued. So what is saved there has to hold the generators from before.
         """
-        self._before_noise: StateDict | None = None
         self._owner: Any = getattr(self.model, "actor", self.model.policy)
-        if not self.model.use_sde:
-            return
-        draw = self._owner.reset_noise
-
-        def reset_noise(*arguments: Any, **named: Any) -> None:
-            self._before_noise = capture_generators()
-            draw(*arguments, **named)
-
-        self._owner.reset_noise = reset_noise
-        self._before_noise = capture_generators()
+        self._drawing = _Drawing(self._owner)
+        if self.model.use_sde:
+            self._owner.reset_noise, self._drawing.before = self._drawing.reset_noise, capture_generators()
 
     def _on_rollout_start(self) -> None:
         self._in_rollout = True
         self._stopping = self.stopped_by is not None
         if self._stopping or self.model.num_timesteps - self._saved_at >= self.every:
-            self._save(self._before_noise or capture_generators())
+            self._save(self._drawing.before or capture_generators())
 
     def _on_step(self) -> bool:
         return not self._stopping

@@ -236,6 +236,7 @@ def _unsaved(model: BaseAlgorithm, state: Mapping[str, Any]) -> Iterator[str]:
         yield f"{path} is {text}, and of a model that is loaded it would be {expected}; {advice}"
     shared = {"replay_buffer", "environments", "generators", "normalizer_state", "env_state", "lstm_state", "rng_state"}
     own, new = training_state(model).parts, training_state(built).parts
+    vec_state.require_restorable(model.env)  # type: ignore[arg-type]
     with generators_untouched():
         for key in (key for key, each in state.items() if each is not None):
             with unusable(key):
@@ -322,6 +323,9 @@ def _obstacles_of_parts(model: BaseAlgorithm, name: str) -> Iterator[str]:
     for buffer in (getattr(model, "rollout_buffer_class", None), None if replay is None else type(replay)):
         if buffer is not None and buffer not in BUFFERS:
             yield f"the buffer {buffer.__name__} may keep more than transitions; use one of Stable-Baselines3"
+    size = getattr(model, "buffer_size", 0)
+    if replay is not None and (rows := replay.buffer_size) != max(size // model.n_envs, 1):
+        yield f"buffer_size={size} is not that of the replay buffer; set model.buffer_size={rows * model.n_envs}"
     if getattr(replay, "copy_info_dict", False):
         yield "the replay buffer keeps info dicts, which no file can hold; make it with copy_info_dict=False"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pytest
 from stable_baselines3 import PPO
 from stable_baselines3.common.envs import FakeImageEnv
@@ -16,6 +17,7 @@ from rlcore.errors import CheckpointError, SettingError
 from rlcore.resume import PickledEnv, load_exact, save_exact
 from tests.core.resume.small_models import ppo
 from tests.support.environments import make_vec
+from tests.support.training import make_model
 
 
 class Stateless(VecEnvWrapper):
@@ -61,6 +63,32 @@ def test_what_a_callback_changed_of_a_normalizer_is_as_it_was(tmp_path: Path) ->
     save_exact(model, tmp_path / "file.zip")
     found = load_exact(tmp_path / "file.zip", VecNormalize(make_vec())).env
     assert {name: getattr(found, name) for name in changes} == changes
+
+
+SET: dict[str, Any] = {
+    "clip_obs": np.float64(2.0),
+    "clip_reward": np.float32(0.1),
+    "gamma": np.float32(0.9),
+    "epsilon": 0.0,
+    "training": 0,
+    "norm_obs": np.bool_(False),
+}
+
+
+@pytest.mark.parametrize("make", [ppo, make_model], ids=["PPO", "DistributionalPPO"])
+@pytest.mark.parametrize(("name", "value"), [*SET.items(), ("clip_obs", 0), ("clip_obs", np.inf)])
+def test_a_normalizer_whose_settings_are_numbers_of_any_kind_is_as_it_was(
+    make: Any, name: str, value: Any, tmp_path: Path
+) -> None:
+    env = VecNormalize(make_vec())
+    setattr(env, name, value)
+    model = make(env).learn(16)
+    save_exact(model, tmp_path / "file.zip")
+    expected = model.learn(16, reset_num_timesteps=False).policy.state_dict()
+    loaded = load_exact(tmp_path / "file.zip", VecNormalize(make_vec(), clip_obs=3))
+    found = loaded.learn(16, reset_num_timesteps=False).policy.state_dict()  # where ours puts it back
+    assert getattr(loaded.env, name) == value
+    assert all(each.equal(found[key]) for key, each in expected.items())
 
 
 def images() -> VecEnv:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -201,6 +202,21 @@ def test_the_end_is_saved_unless_a_rollout_was_stopped_in_its_middle(tmp_path: P
 def test_saving_changes_nothing(make: Any, tmp_path: Path) -> None:
     expected = finished(make().learn(40))
     assert differences(expected, finished(make().learn(40, callback=SaveExactly(tmp_path, every=1)))) == []
+
+
+@pytest.mark.parametrize("make", [ppo, sac])
+def test_a_policy_that_draws_noise_can_be_pickled_meanwhile(make: Any, tmp_path: Path) -> None:
+    model, pickled = make(make_vec("Pendulum-v1"), use_sde=True), []
+    call = Call(4, lambda: pickled.append(pickle.dumps(model.policy)))
+    model.learn(16, callback=[SaveExactly(tmp_path, every=1), call])
+    drawing: Any = model.policy if make is ppo else model.actor
+    noise = drawing.action_dist.exploration_mat.clone()
+
+    policy: Any = pickle.loads(pickled[0])  # noqa: S301
+    getattr(policy, "actor", policy).reset_noise()
+
+    assert drawing.action_dist.exploration_mat.equal(noise)
+    assert len(pickled[0]) < 10**5
 
 
 def test_files_of_another_run_are_not_mixed_up(tmp_path: Path) -> None:

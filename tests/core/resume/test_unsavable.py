@@ -19,7 +19,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.noise import ActionNoise, NormalActionNoise, VectorizedActionNoise
 from stable_baselines3.common.torch_layers import FlattenExtractor
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnvWrapper
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnvWrapper, VecNormalize
 from stable_baselines3.her import HerReplayBuffer
 
 from rlcore.errors import (
@@ -118,6 +118,22 @@ def with_policy() -> Any:
     model: Any = ppo()
     model.policy = Compiled(model.policy)
     return model
+
+
+def measured(build: Callable[..., Any] = ppo, **changes: Any) -> Callable[[], Any]:
+    """A model whose VecNormalize has other statistics of observations."""
+
+    def make() -> Any:
+        env = VecNormalize(make_vec())
+        for name, value in changes.items():
+            setattr(env.obs_rms, name, value)
+        return build(env)
+
+    return make
+
+
+def with_rows(other: Callable[[], Any]) -> Callable[[], Any]:
+    return ruled(lambda model: setattr(model, "replay_buffer", other().replay_buffer), sac)
 
 
 UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
@@ -246,6 +262,23 @@ UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "infinite rewards": (ruled(lambda model: model.replay_buffer.rewards.fill(np.inf), noisy), "rewards.*infinity"),
     "a weight of the loss": (lambda: ppo(vf_coef=-1.0), "vf_coef must be a number of at least 0.0, and is -1.0$"),
+    "a clip below 0": (lambda: ppo(VecNormalize(make_vec(), clip_obs=-1.0)), "clip_obs.* at least 0.0, and is -1.0$"),
+    "an epsilon that is infinite": (
+        lambda: ppo(VecNormalize(make_vec(), epsilon=np.inf)),
+        "epsilon.* must be a finite number of at least 0.0, and is inf$",
+    ),
+    "statistics of no observation": (measured(count=0), "count.* must be a finite number of .* and is 0.0$"),
+    "statistics that are infinite": (measured(mean=np.full(4, np.inf)), "mean.* holds NaN, infinity"),
+    "statistics of a DistributionalPPO": (measured(make_model, count=0), "count.* and is 0.0$"),
+    "statistics of float32": (measured(var=np.ones(4, np.float32)), "are float64 after a load; make them float64 now$"),
+    "rows of another run": (
+        with_rows(lambda: sac(buffer_size=20)),
+        "buffer_size=40 is not .* buffer; set model.buffer_size=20$",
+    ),
+    "rows of another size": (
+        ruled(lambda model: setattr(model, "buffer_size", 82), sac),
+        "buffer_size=82 is not .* buffer; set model.buffer_size=40$",
+    ),
     "no environment": (lambda: PPO.load(saved_by_sb3()), "the model has no environment"),
     "no environment for a run": (lambda: PPO.load(saved_by_sb3(16)), "the model has no environment"),
     "a parameter among settings": (

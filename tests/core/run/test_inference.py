@@ -212,7 +212,7 @@ BAD: list[tuple[list[str | int], Any, str]] = [
     (["state", "policy"], None, "holds no policy"),
     (["state", "normalizer_state", "layers"], 1, "cannot be used"),
     ([*LAYER, "observation"], None, "cannot be used"),
-    ([*LAYER, "clip_obs"], 0.0, "clip_obs.* 0.0"),
+    ([*LAYER, "clip_obs"], -1.0, "clip_obs.* -1.0"),
     ([*LAYER, "epsilon"], "x", "epsilon.*'x'"),
     ([*LAYER, "norm_obs"], 1, "norm_obs.* 1"),
     ([*MOMENTS, "key"], "x", "cannot be used"),
