@@ -231,7 +231,10 @@ ARCHIVES: dict[str, tuple[Callable[[Forge], io.BytesIO], str]] = {
     "no version": (lambda f: f.archive([("data.pkl", b"\x80\x02}.")]), "lacks its record 'data.pkl' or 'version'"),
     "an extra field": (lambda _: archive(PLAIN, of_record=("extra", b"\x01\x00\x00\x00")), "carries additions"),
     "a comment": (lambda _: archive(PLAIN, of_record=("comment", b"\x01")), "carries additions"),
-    "a file of Stable-Baselines3": (lambda _: archive({"data": b"{}"}), r"Stable-Baselines3's save\(\).*RecurrentPPO"),
+    "a file of Stable-Baselines3": (
+        lambda _: archive({"data": b"{}"}),
+        r"Stable-Baselines3's save\(\).*load\(\) of the class",
+    ),
     "a record outside the folder": (lambda _: archive({**PLAIN, "data.pkl": b""}), r"foreign record 'data\.pkl';"),
     "a zip behind another file": (lambda _: archive(PLAIN, start=b"\x80\x02}."), "zip format"),
     "a foreign comment": (lambda _: archive(PLAIN, comment=b"x" * 78), "zip comment is damaged"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.engine.checks.tiny_learners import CODE, write_learners
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("targets")
     write_learners(made, "target_learners")
+    sys.modules.pop("target_learners", None)  # of another folder, where a process runs these tests in two parts
     return made
 
 
