@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,14 @@ import torch
 from sb3_contrib import ARS
 from stable_baselines3 import DDPG, PPO
 from stable_baselines3.common.buffers import ReplayBuffer, RolloutBuffer
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.noise import ActionNoise, NormalActionNoise, VectorizedActionNoise
 from stable_baselines3.common.torch_layers import FlattenExtractor
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnvWrapper, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnvWrapper, VecNormalize
 from stable_baselines3.her import HerReplayBuffer
 
 from rlcore.errors import (
-    CallOrderError,
     CheckpointError,
 )
 from rlcore.resume import load_exact, save_exact
@@ -351,59 +348,3 @@ def test_a_subclass_is_loaded_by_its_own_class_alone(tmp_path: Path) -> None:
     for algorithm in (None, PPO, Counting):
         with pytest.raises(CheckpointError, match=r"is of 'PPO:Curious', and algorithm=.*; give its class"):
             load_exact(tmp_path / "own.zip", make_vec(), algorithm=algorithm)
-
-
-class SaveInTheMiddle(BaseCallback):
-    def __init__(self, path: Path, moment: str) -> None:
-        super().__init__()
-        self.path, self.moment = path, moment
-
-    def _on_step(self) -> bool:
-        if self.moment == "step":
-            save_exact(self.model, self.path)
-        if self.moment == "thread":
-            with ThreadPoolExecutor() as executor:
-                executor.submit(save_exact, self.model, self.path).result()
-        return True
-
-    def _on_rollout_end(self) -> None:
-        if self.moment == "end":
-            save_exact(self.model, self.path)
-
-
-@pytest.mark.parametrize("moment", ["step", "end", "thread"])
-@pytest.mark.parametrize("make", [ppo, sac])
-def test_a_rollout_is_not_saved_in_its_middle(make: Callable[[], Any], moment: str, tmp_path: Path) -> None:
-    with pytest.raises(CallOrderError, match=r"inside of a rollout, .* cannot be continued in its middle"):
-        make().learn(30, callback=SaveInTheMiddle(tmp_path / "file.zip", moment))
-
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("make", [ppo, sac])
-def test_an_update_that_an_exception_leaves_is_not_saved_where_the_exception_is_handled(
-    make: Any, tmp_path: Path
-) -> None:
-    model = make()
-    hook: Any = (model.policy if make is ppo else model.actor).optimizer.register_step_pre_hook(interrupt)
-    try:
-        model.learn(32)
-    except KeyboardInterrupt:
-        hook.remove()
-        with pytest.raises(CallOrderError, match=r"after learn\(\) ended in one"):
-            save_exact(model, tmp_path / "file.zip")
-
-
-def test_workers_that_have_not_answered_are_not_asked_for_their_state(tmp_path: Path) -> None:
-    env = make_vec(vec_env_cls=SubprocVecEnv, vec_env_kwargs={"start_method": "fork"})
-    model = ppo(env).learn(16)
-    env.step_async(np.zeros(2, np.int64))
-    with pytest.raises(CallOrderError, match=r"after learn\(\) ended in one"):
-        save_exact(model, tmp_path / "file.zip")
-    env.step_wait()
-    save_exact(model, tmp_path / "file.zip")
-    env.close()
-
-
-def interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt

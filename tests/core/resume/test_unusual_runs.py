@@ -152,7 +152,8 @@ def test_every_file_of_an_unusual_run_continues_exactly(envs: Any, make: Any, gi
 def test_a_mask_of_a_distributional_ppo_is_loaded(tmp_path: Path) -> None:
     model = make_model(make_vec(), policy_kwargs={"features_extractor_class": Mask})
     save_exact(model, tmp_path / "masked.zip")
-    load_exact(tmp_path / "masked.zip", make_vec(), custom_objects=EXTRACTOR)
+    loaded: Any = load_exact(tmp_path / "masked.zip", make_vec(), custom_objects=EXTRACTOR)
+    assert torch.equal(loaded.policy.features_extractor.mask, Mask(make_vec().observation_space).mask)
 
 
 @pytest.mark.parametrize("value", [Figure(None, False), torch.tensor(1.5), np.array(1.5), np.int32(3), "text", None])
