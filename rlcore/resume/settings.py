@@ -103,7 +103,9 @@ def decode_settings(
     if harmful := harmful_option((decoded.get("policy_kwargs") or {}).get("optimizer_kwargs") or {}):
         where = f"policy_kwargs.optimizer_kwargs[{harmful!r}]"
         raise StateError(f"{where} would ascend the loss or give NaN; the file is damaged or hostile")
-    return decoded | {name: objects.get(name) for name in ("tensorboard_log",) if name in decoded}
+    if "tensorboard_log" in decoded:
+        decoded["tensorboard_log"] = objects.get("tensorboard_log")
+    return decoded
 
 
 def _ends_of(schedule: Any) -> list[float]:
