@@ -93,10 +93,6 @@ class ProgressLine:
         """Show how many runs of probes have ended."""
         self._show(f"measuring: {done} of {total} runs", done, total)
 
-    def repeats(self, done: int, total: int) -> None:
-        """Show how many repeated runs of figures have ended."""
-        self._show(f"repeating: {done} of {total} runs of figures", done, total)
-
     def figures(self, done: int, total: int) -> None:
         """Show how many paired runs have ended, and how long the others may take."""
         minutes = (self._clock() - self._started) / done * (total - done) / 60 if done else 0

@@ -212,5 +212,5 @@ def _incomplete(matrix_plan: MatrixPlan) -> list[Problem]:
 def _run_audit(context: typer.Context, paths: ReportPaths, executor: Executor, **given: Any) -> Outcome:
     with alone_in(paths.working, complain):
         lines = ProgressLine()
-        shown: Any = {"on_progress": lines.probes, "on_figures": lines.figures, "on_repeats": lines.repeats}
+        shown: Any = {"on_progress": lines.probes, "on_figures": lines.figures}
         return audit(options.project_of(context), paths, executor=executor, **shown, **given)

@@ -33,7 +33,7 @@ from rlverify.records.problems import HARNESS_FAILED, Problem, exit_code_of, out
 from rlverify.reporting.formats import as_object
 from rlverify.reporting.report_data import ReportData, anchor
 from rlverify.running.executors import ProcessExecutor
-from rlverify.running.paired_runs import run_figure_once, run_figures
+from rlverify.running.paired_runs import FigureRuns, run_figure_once
 from rlverify.running.runner import run_claims
 from rlverify.verdicts.statistics import plan_measurement
 from rlverify.verdicts.verdict import Record
@@ -140,15 +140,8 @@ def _runs(
     project: Project, claim: Claim, seeds: Sequence[int], paths: ReportPaths, jobs: int | None
 ) -> tuple[PairedRun, ...]:
     with alone_in(paths.working, complain):
-        found = run_figures(
-            project,
-            paths.runs,
-            {claim.experiment: seeds},
-            executor=ProcessExecutor(jobs or usable_cores()),
-            on_progress=ProgressLine().figures,
-            code=CurrentCode(project),
-        )
-    return found[claim.experiment]
+        runs = FigureRuns(project, paths.runs, {claim.experiment: seeds}, code=CurrentCode(project))
+        return runs.run(ProcessExecutor(jobs or usable_cores()), ProgressLine().figures)[claim.experiment]
 
 
 def _committed(project: Project, claim: Claim, paths: ReportPaths) -> Record:

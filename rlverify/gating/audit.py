@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from rlverify.evidence.evidence_files import is_committable, load_full_audit
 from rlverify.evidence.files import check_writable, prepare_working_folder
@@ -13,7 +14,7 @@ from rlverify.evidence.summarising import summarise, summarise_figure
 from rlverify.gating.committed_evidence import CODE, Committed, full_audit_of, replace_committed
 from rlverify.gating.git_base import Base
 from rlverify.gating.problem_rules import compared, notes_of, problems_of, problems_of_all
-from rlverify.gating.replay import Replayed, forced_by, replay, revision_of, seeds_to_repeat
+from rlverify.gating.replay import Repeats, Replayed, forced_by, revision_of, seeds_to_repeat
 from rlverify.project.code import CurrentCode, machine
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
@@ -21,9 +22,9 @@ from rlverify.records.claims import Claim
 from rlverify.records.measured import Run
 from rlverify.records.problems import Problem
 from rlverify.reporting.outcome import Outcome
-from rlverify.running.executors import Executor
-from rlverify.running.paired_runs import run_figures, seconds_of_claims, seeds_of
-from rlverify.running.runner import Progress, no_progress, run_claims
+from rlverify.running.executors import Executor, Progress, no_progress
+from rlverify.running.paired_runs import FigureRuns, seconds_of_claims, seeds_of
+from rlverify.running.runner import run_claims
 from rlverify.verdicts.verdict import Record
 
 
@@ -37,11 +38,13 @@ def measure(
     on_progress: Progress,
     on_figures: Progress,
     fail_fast: bool,
+    repeats: FigureRuns,
 ) -> tuple[dict[str, Record], dict[str, float], dict[str, float]]:
     """Measure claims, those with a probe first.
 
     :param kept_runs: folder of the paired runs that have ended, which are not made again
     :param fail_fast: stop after a claim with a probe that is not as expected; those that have not ended are left out
+    :param repeats: runs of other figures, which are made beside those of the probes
     :returns: the records of the claims that were measured, by id; the seconds of the paired runs of each figure, by its
         id, as `seconds_of_claims` gives them; and the mean time of a run of each experiment, by its name
     """
@@ -50,17 +53,11 @@ def measure(
     def is_wrong(claim: Claim, runs: Sequence[Run]) -> bool:
         return bool(problems_of(Record(claim, summarise(claim, runs))))
 
-    runs = run_claims(project, probed, executor=executor, on_progress=on_progress, stop=is_wrong if fail_fast else None)
+    given: Any = {"stop": is_wrong if fail_fast else None, "beside": repeats.jobs()}
+    runs = run_claims(project, probed, executor=executor, on_progress=on_progress, **given)
     if len(runs) < len(probed):
         probed, figures = [claim for claim in probed if claim.id in runs], []
-    paired = run_figures(
-        project,
-        kept_runs,
-        seeds_of(figures),
-        executor=executor,
-        on_progress=on_figures,
-        code=code,
-    )
+    paired = FigureRuns(project, kept_runs, seeds_of(figures), code=code).run(executor, on_figures)
     records = {each.id: Record(each, summarise(each, runs[each.id]), runs=runs[each.id]) for each in probed}
     records |= {each.id: Record(each, summarise_figure(each, paired[each.experiment])) for each in figures}
     seconds = seconds_of_claims(figures, (run for found in paired.values() for run in found))
@@ -82,7 +79,6 @@ def audit(
     base: Base | None = None,
     level: Level = "quick",
     on_figures: Progress = no_progress,
-    on_repeats: Progress = no_progress,
     chosen: frozenset[str] | None = None,
     fail_fast: bool = False,
 ) -> Outcome:
@@ -108,6 +104,7 @@ def audit(
     others = [committed.record(claim) for claim in project.claims if claim.id not in ids]
     keep_figures = level == "quick"
     kept = {each.id: committed.record(each) for each in claims if each.figure is not None and keep_figures}
+    repeats = _repeats(committed, code, [] if update else [*kept.values()], base)
     fresh, seconds, of_runs = measure(
         project,
         [claim for claim in claims if claim.id not in kept],
@@ -117,6 +114,7 @@ def audit(
         on_progress=on_progress,
         on_figures=on_figures,
         fail_fast=fail_fast,
+        repeats=repeats.runs,
     )
     code.check_unchanged()
     known = {**kept, **fresh}
@@ -129,7 +127,7 @@ def audit(
         problems, notes = problems_of_all(records), [*notes, *notes_of(records)]
         return Outcome(records, tuple(problems), notes=tuple(notes), seconds=seconds)
     is_enough = fail_fast and any(map(problems_of, fresh.values()))
-    again = _repeated(committed, code, [] if is_enough else [*kept.values()], base, executor, on_repeats)
+    again = Replayed({}, 0, ()) if is_enough else repeats.compared(executor, on_figures)
     problems = [*problems_of_all(records, committed.evidence), *again.problems]
     problems += _compare_all(committed, records, complete=not others)
     notes += notes_of(records)
@@ -144,22 +142,16 @@ def audit(
     )
 
 
-def _repeated(
-    committed: Committed,
-    code: CurrentCode,
-    kept: Sequence[Record],
-    base: Base | None,
-    executor: Executor,
-    on_progress: Progress,
-) -> Replayed:
-    """Repeat the runs of figures that the base and the revision choose."""
+def _repeats(committed: Committed, code: CurrentCode, kept: Sequence[Record], base: Base | None) -> Repeats:
+    """Return the runs of figures to repeat, which the base and the revision choose."""
     project, paths = committed.project, committed.paths
     figures = [(each.claim, each.evidence) for each in kept if each.evidence is not None and not each.misfits]
     forced = forced_by(base, project, paths, figures) if base is not None else {}
     last = load_full_audit(paths.reports)
     seeds = seeds_to_repeat(figures, revision_of(project, figures), forced, last.seconds)
+    runs_of = partial(FigureRuns, project, paths.runs, code=code, keep=False)
     same = last.machine == machine() and last.libraries == code.libraries
-    return replay(project, paths, code, figures, seeds, same_machine=same, executor=executor, on_progress=on_progress)
+    return Repeats(figures, runs_of(seeds), runs_of, same)
 
 
 def _compare_all(committed: Committed, records: Sequence[Record], *, complete: bool) -> list[Problem]:

@@ -8,7 +8,7 @@ run checks all figures of the experiment.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,7 +22,6 @@ from rlverify.evidence.summarising import (
 )
 from rlverify.gating.git_base import Base, answer, claims_at
 from rlverify.gating.problem_rules import REMEDY_OF_FIGURES
-from rlverify.project.code import CurrentCode
 from rlverify.project.content import Project
 from rlverify.project.fingerprint import digest, module_path
 from rlverify.project.settings import ReportPaths
@@ -30,9 +29,8 @@ from rlverify.records.claims import Claim, Figure
 from rlverify.records.errors import CatalogueError
 from rlverify.records.measured import Evidence, FigureEvidence, PairedRun
 from rlverify.records.problems import CLAIM_FELL, Problem
-from rlverify.running.executors import Executor
-from rlverify.running.paired_runs import run_figures, seconds_of_claims
-from rlverify.running.runner import Progress, no_progress
+from rlverify.running.executors import Executor, Progress
+from rlverify.running.paired_runs import FigureRuns, seconds_of_claims
 
 Figures = Sequence[tuple[Claim, Evidence]]
 
@@ -207,52 +205,51 @@ class RepeatedFigure:
         return Problem(self.claim.id, CLAIM_FELL, f"{DIFFERS}: {sentence}", "values", remedy)
 
 
-def replay(
-    project: Project,
-    paths: ReportPaths,
-    code: CurrentCode,
-    figures: Figures,
-    seeds: Mapping[str, Sequence[int]],
-    *,
-    same_machine: bool,
-    executor: Executor,
-    on_progress: Progress = no_progress,
-) -> Replayed:
-    """Repeat runs of figures, and compare each with the committed values of its seed.
+@dataclass(frozen=True)
+class Repeats:
+    """Runs of figures that are made again, to be compared with the committed values of their seeds.
 
     On a machine like the one that measured them, every digit must agree. On another, values may differ by a tolerance;
     where a single run can differ by more, more runs are repeated and their mean is compared.
 
     :param figures: with committed evidence; those of which no run is repeated are left out
+    :param runs: which have to end before they are compared
+    :param runs_of: gives more runs, by experiment and seeds
     :param same_machine: whether the committed values were measured on such a machine, with the same libraries
     """
 
-    def repeated_runs(of: Mapping[str, Sequence[int]], report: Progress) -> dict[tuple[str, int], PairedRun]:
-        found = run_figures(project, paths.runs, of, code=code, executor=executor, on_progress=report, keep=False)
-        return {(run.experiment, run.seed): run for own in found.values() for run in own}
+    figures: Figures
+    runs: FigureRuns
+    runs_of: Callable[[Mapping[str, Sequence[int]]], FigureRuns]
+    same_machine: bool
 
-    runs = repeated_runs(seeds, on_progress)
-    own = {
-        RepeatedFigure(claim, evidence): [
-            runs[claim.experiment, seed] for seed in seeds.get(claim.experiment, ()) if seed in claim.seeds
-        ]
-        for claim, evidence in figures
-    }
-    own = {figure: repeated for figure, repeated in own.items() if repeated}
-    ended, more = len(runs), dict[str, list[int]]()
-    unlike = [figure for figure, repeated in own.items() if not all(map(figure.agrees, repeated))]
-    for figure in [] if same_machine else unlike:
-        if all(figure.value_of(run) is not None for run in own[figure]):  # a crash is the answer
-            asked = more.setdefault(figure.claim.experiment, [])
-            known = (*seeds[figure.claim.experiment], *asked)
-            asked += [seed for seed in figure.more_seeds if seed not in known]
-    runs |= repeated_runs(more, lambda done, total: on_progress(ended + done, ended + total))
-    problems: list[Problem] = []
-    for figure, repeated in own.items():
-        if same_machine:
-            problems += figure.first_problem(repeated, exactly=True)
-        elif figure in unlike:
-            several = [run for seed in figure.more_seeds if (run := runs.get((figure.claim.experiment, seed)))]
-            problems += figure.first_problem([*repeated, *several]) or figure.problems_of_mean(several)
-    exact = sum(all(map(figure.is_exact, repeated)) for figure, repeated in own.items())
-    return Replayed(seconds_of_claims([figure.claim for figure in own], runs.values()), exact, tuple(problems))
+    def compared(self, executor: Executor, on_progress: Progress) -> Replayed:
+        """Compare the runs; make more of them where one differs in a way that another machine may explain."""
+        own = {
+            RepeatedFigure(claim, evidence): [
+                run
+                for (name, seed), run in sorted(self.runs.ended.items())
+                if name == claim.experiment and seed in claim.seeds
+            ]
+            for claim, evidence in self.figures
+        }
+        own = {figure: repeated for figure, repeated in own.items() if repeated}
+        more = dict[str, list[int]]()
+        unlike = [figure for figure, repeated in own.items() if not all(map(figure.agrees, repeated))]
+        for figure in [] if self.same_machine else unlike:
+            if all(figure.value_of(run) is not None for run in own[figure]):  # a crash is the answer
+                asked = more.setdefault(figure.claim.experiment, [])
+                known = {*asked, *(seed for name, seed in self.runs.ended if name == figure.claim.experiment)}
+                asked += [seed for seed in figure.more_seeds if seed not in known]
+        others = self.runs_of(more)
+        others.run(executor, on_progress)
+        runs = self.runs.ended | others.ended
+        problems: list[Problem] = []
+        for figure, repeated in own.items():
+            if self.same_machine:
+                problems += figure.first_problem(repeated, exactly=True)
+            elif figure in unlike:
+                several = [run for seed in figure.more_seeds if (run := runs.get((figure.claim.experiment, seed)))]
+                problems += figure.first_problem([*repeated, *several]) or figure.problems_of_mean(several)
+        exact = sum(all(map(figure.is_exact, repeated)) for figure, repeated in own.items())
+        return Replayed(seconds_of_claims([figure.claim for figure in own], runs.values()), exact, tuple(problems))

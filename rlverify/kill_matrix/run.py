@@ -20,8 +20,7 @@ from rlverify.project.settings import ReportPaths
 from rlverify.records.errors import MatrixError
 from rlverify.records.matrix import FaultPlan, FaultResult, Matrix, NamedSuite, TestOutcome, is_of, without_case
 from rlverify.records.problems import HARNESS_FAILED, Problem, exit_code_of, outcome_of
-from rlverify.running.executors import Ended, Executor
-from rlverify.running.runner import Progress
+from rlverify.running.executors import Ended, Executor, Progress
 
 Given = TypeVar("Given")
 Result = TypeVar("Result")

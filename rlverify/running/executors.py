@@ -45,6 +45,27 @@ class Ended(Generic[Result]):
     reason: str = ""
 
 
+Progress: TypeAlias = Callable[[int, int], None]
+"""Is called with the number of tasks that have ended, and of all."""
+
+
+def no_progress(_done: int, _total: int) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True)
+class Job(Generic[Task, Result]):
+    """A task with the function that is called with it.
+
+    :param function: of a module that a worker can import; must not raise
+    :param note: called when the task has ended
+    """
+
+    function: Callable[[Task], Result]
+    task: Task
+    note: Callable[[Task, Ended[Result]], None] = lambda *_: None
+
+
 class Executor(ABC):
     """Runs tasks."""
 
@@ -56,29 +77,32 @@ class Executor(ABC):
         tasks: Sequence[Task],
         *,
         note: Callable[[Task, Ended[Result]], None] = lambda *_: None,
-        on_wait: Callable[[], None] = lambda: None,
     ) -> list[Ended[Result]]:
-        """Call a function with each of the tasks, which are started in their order.
+        """Call a function with each of the tasks, as `run` does."""
+        return self.run([Job(function, task, note) for task in tasks])
 
-        :param function: of a module that a worker can import; must not raise
-        :param note: called once for each task, when it has ended
-        :param on_wait: called at least every second while tasks run; inline, after each task
+    def run(self, jobs: Sequence[Job[Any, Any]], on_progress: Progress = no_progress) -> list[Ended[Any]]:
+        """Run jobs, which are started in their order.
+
+        :param on_progress: called first, and then at least every second; inline, after each task
         :raises KeyboardInterrupt: after the workers have been stopped
         """
-        waiting = deque(range(len(tasks)))
-        running: dict[Future[Ended[Result]], tuple[int, float]] = {}
-        found: dict[int, Ended[Result]] = {}
+        waiting = deque(range(len(jobs)))
+        running: dict[Future[Ended[Any]], tuple[int, float]] = {}
+        found: dict[int, Ended[Any]] = {}
+        on_progress(0, len(jobs))
         with self._submitting() as submit:
             while waiting or running:
                 while waiting and len(running) < self.jobs:
                     number = waiting.popleft()
-                    running[submit(function, tasks[number])] = number, time.monotonic()
+                    job = jobs[number]
+                    running[submit(job.function, job.task)] = number, time.monotonic()
                 for future in wait(running, POLL, FIRST_COMPLETED).done:
                     number, started = running.pop(future)
                     found[number] = self._ended(future, time.monotonic() - started)
-                    note(tasks[number], found[number])
-                on_wait()
-        return [found[number] for number in range(len(tasks))]
+                    jobs[number].note(jobs[number].task, found[number])
+                on_progress(len(found), len(jobs))
+        return [found[number] for number in range(len(jobs))]
 
     @abstractmethod
     def _submitting(self) -> AbstractContextManager[Submit[Any, Any]]:

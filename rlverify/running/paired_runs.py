@@ -24,8 +24,8 @@ from rlverify.records.claims import Claim
 from rlverify.records.errors import ProbeError
 from rlverify.records.measured import PairedRun
 from rlverify.records.process import pin_threads
-from rlverify.running.executors import Ended, Executor, ProcessExecutor
-from rlverify.running.runner import Progress, how_it_died, run_within
+from rlverify.running.executors import Ended, Executor, Job, ProcessExecutor, Progress
+from rlverify.running.runner import how_it_died, run_within
 
 
 def save_run(root: Path, run: PairedRun, code: str) -> None:
@@ -116,45 +116,52 @@ def _quantities(task: PairedTask, measure: Experiment) -> tuple[tuple[str, float
     return tuple(quantities.items())
 
 
-def run_figures(
-    project: Project,
-    root: Path,
-    seeds: Mapping[str, Sequence[int]],
-    *,
-    executor: Executor,
-    on_progress: Progress,
-    code: CurrentCode,
-    limit: float = RUN_LIMIT,
-    keep: bool = True,
-) -> dict[str, tuple[PairedRun, ...]]:
-    """All runs of experiments, by name of the experiment and in the order of the seeds.
+class FigureRuns:
+    """Runs of experiments: those that are kept, and those that are left, which are kept as soon as they end.
 
-    Runs that are kept are not made again; those that are made are kept as soon as they end.
-
-    :param on_progress: called before the first run, and after each
-    :param keep: whether runs that are made are kept
-    :raises HarnessError: if the code was changed while it was measured
-    :raises KeyboardInterrupt: after the workers have been stopped
+    :param ended: the first, and those that ended since, by experiment and seed
     """
-    wanted = [(name, seed) for name in seeds for seed in seeds[name]]
-    found = {key: kept_run(root, *key, code.digest) for key in wanted}
-    ended = {key: run for key, run in found.items() if run is not None}
-    tasks = [PairedTask(project, *key, limit) for key in wanted if key not in ended]
 
-    def report_progress() -> None:
-        on_progress(len(ended), len(wanted))
+    def __init__(
+        self,
+        project: Project,
+        root: Path,
+        seeds: Mapping[str, Sequence[int]],
+        *,
+        code: CurrentCode,
+        limit: float = RUN_LIMIT,
+        keep: bool = True,
+    ) -> None:
+        self._project, self._root, self._code, self._limit, self._keep = project, root, code, limit, keep
+        self._wanted = [(name, seed) for name in seeds for seed in seeds[name]]
+        kept = {key: kept_run(root, *key, code.digest) for key in self._wanted}
+        self.ended = {key: run for key, run in kept.items() if run is not None}
 
-    def note(task: PairedTask, outcome: Ended[PairedRun]) -> None:
-        run = ended[task.experiment, task.seed] = ended_run(task, outcome)
-        if keep and run.error is None:
-            code.check_unchanged()
-            save_run(root, run, code.digest)
-        report_progress()
+    def jobs(self) -> list[Job[PairedTask, PairedRun]]:
+        """Return what is left to be run."""
+        left = (key for key in self._wanted if key not in self.ended)
+        return [Job(run_paired, PairedTask(self._project, *key, self._limit), self._note) for key in left]
 
-    report_progress()
-    executor.map(run_paired, tasks, note=note, on_wait=report_progress)
-    code.check_unchanged()
-    return {name: tuple(ended[name, seed] for seed in seeds[name]) for name in seeds}
+    def _note(self, task: PairedTask, outcome: Ended[PairedRun]) -> None:
+        run = self.ended[task.experiment, task.seed] = ended_run(task, outcome)
+        if self._keep and run.error is None:
+            self._code.check_unchanged()
+            save_run(self._root, run, self._code.digest)
+
+    def run(self, executor: Executor, on_progress: Progress) -> dict[str, tuple[PairedRun, ...]]:
+        """Run what is left; return all runs by name of the experiment, in the order of the seeds.
+
+        :param on_progress: called before the first run, and at least every second
+        :raises HarnessError: if the code was changed while it was measured
+        :raises KeyboardInterrupt: after the workers have been stopped
+        """
+        kept = len(self.ended)
+        executor.run(self.jobs(), lambda done, total: on_progress(kept + done, kept + total))
+        self._code.check_unchanged()
+        found = defaultdict[str, tuple[PairedRun, ...]](tuple)
+        for name, seed in self._wanted:
+            found[name] += (self.ended[name, seed],)
+        return found
 
 
 def run_figure_once(project: Project, experiment: str, seed: int, *, limit: float = RUN_LIMIT) -> PairedRun:

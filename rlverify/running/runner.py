@@ -13,7 +13,7 @@ from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from rlverify.project.content import Project
 from rlverify.project.planting import plant, unreached_hint
@@ -23,7 +23,7 @@ from rlverify.records.claims import Claim
 from rlverify.records.errors import FaultError, ProbeError, StaleFaultError, TimeLimitError
 from rlverify.records.measured import Observation, Run, Variant
 from rlverify.records.process import pin_threads
-from rlverify.running.executors import Ended, Executor
+from rlverify.running.executors import Ended, Executor, Job, Progress
 
 Result = TypeVar("Result")
 
@@ -82,11 +82,6 @@ def run_within(seconds: float, action: Callable[[], Result]) -> Result:
 
 UNWRITTEN: Final = ("what you look at", "what it should be")
 """What the probe of `rlverify new` observes until somebody writes it."""
-Progress = Callable[[int, int], None]
-
-
-def no_progress(_done: int, _total: int) -> None:
-    """Report nothing."""
 
 
 class _EnoughError(Exception):
@@ -160,12 +155,14 @@ def run_claims(
     on_progress: Progress,
     limit: float = TIME_LIMIT,
     stop: Callable[[Claim, Sequence[Run]], bool] | None = None,
+    beside: Sequence[Job[Any, Any]] = (),
 ) -> dict[str, tuple[Run, ...]]:
     """All runs of all claims, by claim id; those of one claim in the order of its variants and seeds.
 
     :param on_progress: called with the number of runs done and the number of all that differ, at least every second
     :param stop: called with a claim and its runs when they have ended; whether to make no other runs. Claims of which
         a run has not ended then are left out of the result
+    :param beside: other jobs, which are long: they start first, or last where `stop` may make them needless
     """
     own_tasks = {claim.id: tasks_of(project, claim, claim.seeds, limit) for claim in claims}
     tasks = list(dict.fromkeys(task for own in own_tasks.values() for task in own))
@@ -177,21 +174,18 @@ def run_claims(
     def has_ended(claim_id: str) -> bool:
         return all(task in ended for task in own_tasks[claim_id])
 
-    def report_progress() -> None:
-        on_progress(len(ended), len(tasks))
-
     def note(task: ProbeTask, outcome: Ended[Run]) -> None:
         ended[task] = outcome.result or Run(
             task.variant, task.seed, error=how_it_died(outcome, task.limit), seconds=outcome.seconds
         )
-        report_progress()
         if stop is not None:
             last = [each for each in claims if task in own_tasks[each.id] and has_ended(each.id)]
             if any(stop(each, runs_of(each.id)) for each in last):
                 raise _EnoughError
 
+    own = [Job(run_task, task, note) for task in tasks]
     with suppress(_EnoughError):
-        executor.map(run_task, tasks, note=note, on_wait=report_progress)
+        executor.run([*own, *beside] if stop else [*beside, *own], on_progress)
     return {claim_id: runs_of(claim_id) for claim_id in own_tasks if has_ended(claim_id)}
 
 

@@ -22,15 +22,6 @@ def test_progress_is_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr() == ("", "measuring: 3 of 600 runs\nmeasuring: 5 of 600 runs\n")
 
 
-def test_what_is_repeated_follows_in_lines_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = progress([0.0, 10.0, 10.0, 15.0, 20.0, 20.0, 30.0, 30.0])
-    shown.probes(600, 600)
-    for done in (1, 2):
-        shown.repeats(done, 9)
-    lines = "measuring: 600 of 600 runs\nrepeating: 2 of 9 runs of figures\n"
-    assert capsys.readouterr() == ("", lines)
-
-
 def test_figures_have_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     shown = progress([0.0, 9.0, 60.0, 60.0, 60.0, 61.0, 61.0])
     for done in (0, 1, 2):

@@ -126,7 +126,7 @@ class NotThere:
 
 def test_a_task_that_a_worker_cannot_read_is_one_clear_error(executor: RayExecutor) -> None:
     with pytest.raises(HarnessError, match=r"could not run a task: .*a_module_that_is_not_there.*nodes need the same"):
-        executor.map(act, [NotThere()])  # type: ignore[list-item]
+        executor.map(act, [NotThere()])
 
 
 def test_what_note_raises_ends_the_map_and_the_executor_can_be_used_again(executor: RayExecutor) -> None:

@@ -26,10 +26,10 @@ from rlverify.records.measured import PairedRun
 from rlverify.running import paired_runs
 from rlverify.running.executors import Ended, ProcessExecutor
 from rlverify.running.paired_runs import (
+    FigureRuns,
     PairedTask,
     ended_run,
     run_figure_once,
-    run_figures,
     run_paired,
     seconds_of_claims,
     seeds_of,
@@ -69,7 +69,8 @@ def _run_seeds(
     project: Project, root: Path, seeds: Mapping[str, Sequence[int]], **settings: object
 ) -> dict[str, tuple[PairedRun, ...]]:
     given = {"executor": ProcessExecutor(1), "on_progress": lambda *_: None, "code": CurrentCode(project), **settings}
-    return run_figures(project, root, seeds, **given)  # type: ignore[arg-type]
+    where: Any = {name: given.pop(name) for name in ("executor", "on_progress")}
+    return FigureRuns(project, root, seeds, **given).run(**where)  # type: ignore[arg-type]
 
 
 def test_claims_that_share_an_experiment_share_its_runs(figureproject: Project, tmp_path: Path, log: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from troubleproject.tasks import act
 
 from rlverify.running import executors
-from rlverify.running.executors import Ended, ProcessExecutor
+from rlverify.running.executors import Ended, Job, ProcessExecutor
 from rlverify.running.runner import how_it_died
 
 
@@ -49,12 +49,9 @@ def test_a_process_that_a_dead_worker_started_does_not_hide_its_death(
 
 def test_waiting_is_reported_while_a_task_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "POLL", 0.01)
-    waited: list[bool] = []
-    noted: list[str] = []
-    ProcessExecutor(1).map(
-        act, ["a"], note=lambda task, _: noted.append(task), on_wait=lambda: waited.append(bool(noted))
-    )
-    assert waited[0] is False
+    told: list[int] = []
+    ProcessExecutor(1).run([Job(act, "a")], lambda done, _: told.append(done))
+    assert (told[:3], told[-1]) == ([0, 0, 0], 1)
 
 
 def test_what_runs_at_the_same_time_is_not_run_again() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -19,9 +20,10 @@ from rlverify.gating.committed_evidence import Committed
 from rlverify.project.content import Project
 from rlverify.project.settings import ReportPaths
 from rlverify.records.attempts import Crash, attempt
+from rlverify.records.claims import Claim
 from rlverify.records.errors import EvidenceError
 from rlverify.records.measured import Evidence, Run, SymptomEvidence, VariantEvidence
-from rlverify.running.executors import ProcessExecutor
+from rlverify.running.executors import InlineExecutor, Job, ProcessExecutor
 from rlverify.running.runner import run_claims
 from tests.engine.project_folders import run_here
 
@@ -171,6 +173,20 @@ def test_what_two_claims_need_is_measured_once(toyproject: Project) -> None:
     runs = run_claims(toyproject, [first, other], executor=ONE, on_progress=lambda *count: counts.append(count))
     assert runs == {claim.id: run_here(toyproject, claim, claim.seeds) for claim in (first, other)}
     assert counts[-1] == (len(runs["OTHER"]), len(runs["OTHER"]))
+
+
+@pytest.mark.parametrize("stop", [None, lambda *_: False])
+def test_other_jobs_start_first_and_last_where_they_may_be_needless(
+    toyproject: Project, stop: Callable[[Claim, Sequence[Run]], bool] | None
+) -> None:
+    done: list[int] = []
+    other: Job[float, float] = Job(abs, -1.0, lambda *_: done.append(len(counts)))
+    counts: list[tuple[int, int]] = []
+    claim = toyproject.claim("TOY-01")
+    given = {"executor": InlineExecutor(), "on_progress": lambda *count: counts.append(count), "stop": stop}
+    (runs,) = run_claims(toyproject, [claim], beside=[other], **given).values()  # type: ignore[arg-type]
+    assert counts == [(n, len(runs) + 1) for n in range(len(runs) + 2)]
+    assert done == [len(runs) + 1 if stop else 1]
 
 
 def test_what_a_probe_prints_stays_out_of_the_output(toyproject: Project, capsys: pytest.CaptureFixture[str]) -> None:
