@@ -77,8 +77,9 @@ class UPGD(Optimizer):
     Contiguous float32 parameters on the CPU are computed by compiled loops, all others by torch. Where no gradient lies
     on the CPU, a step does not wait for the device: the device skips a step with a non-finite gradient, and
     ``skipped_steps`` counts it. The device needs float64. With ``RLCORE_TRITON=1`` in the environment, Triton kernels
-    make the whole step on a CUDA device if all parameters are contiguous, of at most 32 bits and on one device. CUDA
-    graphs are not supported.
+    make the whole step on a CUDA device if all parameters are contiguous, of at most 32 bits and on one device. A
+    CUDA graph can hold such a step if one was made before with gradients at the same addresses
+    (``zero_grad(set_to_none=False)``); its replays keep the settings of the captured step, such as the rate.
 
     :param params: parameters, named parameters or groups, as for any torch optimizer
     :param lr: step size, at least 0
@@ -174,6 +175,7 @@ class UPGD(Optimizer):
 
         :param closure: evaluates the model again and returns the loss
         :return: the closure's loss, or None
+        :raises CallOrderError: a CUDA graph captures the step, and none was made before with the same gradients
         :raises NonFiniteGradientError: a gradient holds NaN or infinity, and some gradient lies on the CPU; nothing was
             changed
         :raises SettingError: a gradient is sparse or a group holds an unusable setting; nothing was changed

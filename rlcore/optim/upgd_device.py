@@ -1,8 +1,7 @@
 """What Triton kernels compute on a CUDA device, for any number of tensors: a UPGD step in four launches, and the
 moments of gradients in one.
 
-In a step the CPU does not wait for the device, which has the counters too. CUDA graphs are not supported: a captured
-step would keep the settings and the addresses of the step that was captured.
+In a step the CPU does not wait for the device, which has the counters too, so that a CUDA graph can hold the launches.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rlcore.errors import CallOrderError
 from rlcore.optim import noise, upgd_triton
 from rlcore.optim.transfers import send
 from rlcore.optim.upgd_step import Averages, Group
@@ -81,6 +81,12 @@ class DevicePart:
             rows = [_row(each, averages[id(each.group)], numbers[id(each.group)]) for each in updates]
             if not all(rows) or _overlap([each.parameter for each in updates]):
                 return None
+            if _is_captured():
+                raise CallOrderError(
+                    "a CUDA graph cannot capture this step, as the gradients lie elsewhere than in the step before or "
+                    "a setting has changed; nothing was changed. Make a step with gradients that stay, as with "
+                    "zero_grad(set_to_none=False), before the graph is captured."
+                )
             kept = cls(rows, settings, device)
             kept._made_for, kept._has_moments = made_for, "betas" in updates[0].group
         kept._parameters = [each.parameter for each in updates]
@@ -136,6 +142,10 @@ def measure(gradients: Sequence[Tensor]) -> Any:
         squares = squares + counts * np.square(means - np.repeat(mean, blocks))
         variance = np.add.reduceat(squares, firsts) / sizes
     return np.where(np.isfinite(variance), (mean, variance), np.nan).T
+
+
+def _is_captured() -> bool:
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 
 @cache

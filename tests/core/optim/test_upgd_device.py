@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from rlcore.errors import CallOrderError
 from rlcore.optim import upgd
 from rlcore.optim.gradient_variance import _plain_moments, measure
 from rlcore.optim.scaler import VarianceGradientScaler
@@ -183,6 +184,35 @@ def test_a_step_is_four_launches_for_any_number_of_tensors(
         optimizer.step()
     assert launched == ["look", "average", "reduce", "change"]
     assert operators.names == []
+
+
+@BOTH
+def test_a_cuda_graph_can_hold_a_step(optimizer_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches that are recorded and made again, as a graph does, are further steps; others are refused."""
+    pair = [optimizer_class([nn.Parameter(torch.ones(5).as_subclass(OnDevice))], lr=0.1, seed=3) for _ in range(2)]
+    for optimizer in pair:
+        of_all(optimizer)[0].grad = torch.ones(5).as_subclass(OnDevice)
+        optimizer.step()
+    kernels, recorded = upgd.device_kernels(), list[Any]()
+    launch = kernels._launch
+    with monkeypatch.context() as capture:
+        capture.setattr(torch.cuda, "is_available", lambda: True)
+        capture.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+        capture.setattr(kernels, "_launch", lambda *call: recorded.append(call))
+        pair[0].step()
+        assert len(recorded) == 4
+        before, of_all(pair[0])[0].grad = of_all(pair[0])[0].grad, torch.ones(5).as_subclass(OnDevice)
+        with pytest.raises(CallOrderError, match=r"lie elsewhere .* zero_grad\(set_to_none=False\)"):
+            pair[0].step()
+    of_all(pair[0])[0].grad = before
+    for gradient in (-1.0, torch.nan, 0.5):
+        for optimizer in pair:
+            of_all(optimizer)[0].grad.fill_(gradient)
+        for call in recorded:
+            launch(*call)
+        pair[1].step()
+        assert_near(*pair, [torch.float32])
+    assert pair[0].skipped_steps == pair[1].skipped_steps == 1
 
 
 @given(data=st.data())
