@@ -16,6 +16,7 @@ from stable_baselines3.common.noise import (
     VectorizedActionNoise,
 )
 from stable_baselines3.common.utils import ConstantSchedule, LinearSchedule
+from stable_baselines3.her import GoalSelectionStrategy
 
 from rlcore.checkpoint import codec
 from rlcore.checkpoint.formats import constructor_names
@@ -70,6 +71,9 @@ def setting(model: BaseAlgorithm, name: str) -> Any:
             DictReplayBuffer if is_dict else NStepReplayBuffer if getattr(model, "n_steps", 1) > 1 else ReplayBuffer
         )
         return None if value is chosen else value  # given, it would be warned of with n_steps
+    if name == "replay_buffer_kwargs":
+        named = {key: each.name.lower() for key, each in value.items() if isinstance(each, GoalSelectionStrategy)}
+        return {**value, **named}
     return dict(value) if name == "policy_kwargs" else value
 
 

@@ -32,7 +32,7 @@ from stable_baselines3.common.vec_env import (
     VecMonitor,
     VecNormalize,
 )
-from stable_baselines3.her import HerReplayBuffer
+from stable_baselines3.her import GoalSelectionStrategy, HerReplayBuffer
 
 from rlcore.envs.resumable import ResumableEnv
 from rlcore.resume import PickledEnv, ResumableActionMasker, SaveExactly, continue_learning, load_exact, newest_exact
@@ -233,7 +233,13 @@ VARIANTS: dict[str, Case] = {
         env_id=partial(BitFlippingEnv, 3, True),
         wrapper=pickled,
         policy="MultiInputPolicy",
-        settings={**_OFF, "train_freq": 3, "replay_buffer_class": HerReplayBuffer, "buffer_size": 200},
+        settings={
+            **_OFF,
+            "train_freq": 3,
+            "replay_buffer_class": HerReplayBuffer,
+            "buffer_size": 200,
+            "replay_buffer_kwargs": {"goal_selection_strategy": GoalSelectionStrategy.EPISODE},
+        },
     ),
     "SAC of a Dict": CASES["SAC"]._replace(policy="MultiInputPolicy", wrapper=in_parts),
 }

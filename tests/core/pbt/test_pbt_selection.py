@@ -134,6 +134,14 @@ def test_an_int_moves_by_at_least_one(value: int, factor: float, seed: int) -> N
     assert moved != value
 
 
+def test_an_int_that_would_stand_still_moves_to_either_side() -> None:
+    config, generator = (
+        HyperparamConfig("x", min_value=1, max_value=9, perturbation_factor=1.2),
+        np.random.default_rng(0),
+    )
+    assert {config.perturb(2, generator) for _ in range(20)} == {1, 3}
+
+
 @pytest.mark.parametrize("last", [2, 4])
 @pytest.mark.parametrize("is_log_scale", [False, True])
 def test_every_int_of_a_range_has_the_share_of_what_rounds_to_it(is_log_scale: bool, last: int) -> None:
