@@ -82,6 +82,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
 
 
 class TestTurns:
+    def test_turns_are_logged_under_the_name_of_their_member(self, tmp_path: Path) -> None:
+        TurnwiseTraining(make_model(tensorboard_log=str(tmp_path)), 96, "member_3")
+        assert [folder.name for folder in tmp_path.iterdir()] == ["member_3_0"]
+
     def test_turns_leave_the_bits_of_one_call_of_learn(self) -> None:
         settings: dict[str, Any] = {"learning_rate": LinearSchedule(1e-2, 1e-3, 1.0), "clip_range": 0.1}
         whole, cut = make_model(**settings), make_model(**settings)

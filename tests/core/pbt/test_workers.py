@@ -133,12 +133,16 @@ def test_an_error_names_the_member_and_figures_are_those_of_the_start_of_the_rou
     assert [figures["pbt/ready_members"] for figures in seen] == [0, 0, 0]
 
 
+OF_THE_PARENT: list[int] = []
+
+
 def answer(question: Any) -> Any:
     """What a worker does that is asked."""
     answers: dict[str, Callable[[], Any]] = {
         "is prepared": lambda: (torch.get_num_threads(), signal.getsignal(signal.SIGINT) == signal.SIG_IGN),
         "sleep": lambda: time.sleep(600),
         "pid": os.getpid,
+        "is forked": lambda: bool(OF_THE_PARENT),
     }
     return answers[question]() if question in answers else 2 // question
 
@@ -154,13 +158,15 @@ def touch_and_die_at(folder: str, number: int) -> int:
 
 @pytest.mark.slow
 class TestProcesses:
-    def test_results_and_errors_come_with_their_tasks(self) -> None:
+    def test_results_and_errors_come_with_their_tasks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys.modules[__name__], "OF_THE_PARENT", [1])
         with ProcessExecutor(2) as executor:
             assert sorted(executor.map(answer, [1, 2])) == [(1, 2), (2, 1)]
             assert list(executor.map(answer, [])) == []
             assert list(executor.map(lambda number: number + 1, [1])) == [(1, 2)]
             assert list(executor.map(bytes.upper, [b"a" * 2**24])) == [(b"a" * 2**24, b"A" * 2**24)]
             assert list(executor.map(answer, ["is prepared"])) == [("is prepared", (1, True))]
+            assert list(executor.map(answer, ["is forked"])) == [("is forked", False)]
             with pytest.raises(ZeroDivisionError, match="division") as caught:
                 list(executor.map(answer, [0]))
             assert caught.value.__notes__ == ["in 0"]

@@ -145,3 +145,5 @@ def test_no_file_says_where_logs_are_written(tmp_path: Path) -> None:
 
     assert DistributionalPPO.load(tmp_path / "model.zip").tensorboard_log is None
     assert loaded.tensorboard_log == str(tmp_path / "other")
+    given = {"tensorboard_log": str(tmp_path)}
+    assert DistributionalPPO.load(tmp_path / "model.zip", custom_objects=given).tensorboard_log == str(tmp_path)

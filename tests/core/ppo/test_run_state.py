@@ -146,6 +146,13 @@ def test_another_seed_or_a_new_count_after_a_load_begins_another_run(
     assert loaded.pending_state == {}
 
 
+def test_statistics_that_wait_for_a_run_start_fresh_as_well(stopped: DistributionalPPO, tmp_path: Path) -> None:
+    loaded = reloaded(stopped, tmp_path, seed=1)
+    with pytest.warns(ResumeWarning, match="normalizer_state"):
+        loaded.set_parameters({key: stopped.get_parameters()[key] for key in ("policy", "policy.optimizer")})
+    assert loaded.pending_state == {}
+
+
 def test_an_update_that_fails_leaves_no_trace() -> None:
     model = make_model(**ALWAYS_MOVING)
     model.learn(48)
