@@ -31,8 +31,8 @@ from rlcore.types import StateDict
 
 PathOrFile: TypeAlias = "str | PathLike[str] | BinaryIO | BufferedIOBase"
 
-MAX_BYTES = 2**31
-"""Largest file that is read or written, in bytes (2 GiB): it is held in memory as a whole."""
+MAX_BYTES = 2**32 - 1
+"""Largest file that is read or written, in bytes: it is held in memory, and larger zips have another directory."""
 MARK = b"rlcore-xxh3-128:"
 """Starts the zip comment of every file that is written; the hexadecimal digest of all bytes before it follows."""
 

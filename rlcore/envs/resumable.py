@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any, Final, Protocol, runtime_checkable
 
 import gymnasium as gym
@@ -27,6 +28,7 @@ from gymnasium.wrappers import (
 from stable_baselines3.common.monitor import Monitor
 
 from rlcore.checkpoint.container import unusable
+from rlcore.checkpoint.torch_file import quoted
 from rlcore.errors import SettingError, StateError
 from rlcore.state.training import generator_from_state, generator_state
 from rlcore.state.tree import FREE, LARGEST_COUNT, SAME, Rule, fit
@@ -197,6 +199,7 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
         layers = _layers_of(self.env)
         own = _identity(layers[-1])
         form = {**own, "layers": [{"layer": _label(layer), "state": None} for layer in layers]}
+        require_like(state, form, _described)
         same = dict.fromkeys(("environment", "id", "layer", *own["arguments"]), SAME)  # type: ignore[misc]
         entries = fit(state, form, "the state of an environment", {**same, "state": FREE})["layers"]
         known: list[tuple[object, dict[str, Any]]] = []
@@ -219,6 +222,20 @@ class ResumableEnv(gym.Wrapper[Any, Any, Any, Any]):
         except StateError as error:
             return str(error)
         return None
+
+
+def require_like(state: Any, own: Any, describe: Callable[[Any], str]) -> None:
+    """Raise StateError for the state of something that was built in another way, if it is not damaged."""
+    with suppress(LookupError, TypeError, AttributeError):
+        if (theirs := describe(state)) != (mine := describe(own)):
+            raise StateError(
+                f"the run had {quoted(theirs, 200)}, and this is {mine}; build the environments as for the run"
+            )
+
+
+def _described(state: Any) -> str:
+    given = ", ".join(f"{name}={value!r}" for name, value in state["arguments"].items())
+    return f"{' of '.join(entry['layer'] for entry in state['layers'])}({state['id']}{given and f', {given}'})"
 
 
 def _layers_of(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:

@@ -25,7 +25,16 @@ from stable_baselines3.common.vec_env import (
     VecTransposeImage,
 )
 
-from rlcore.envs.resumable import LAYERS, SETTINGS_OF_NORMALIZER, ResumableEnv, answers_itself, assign, fitted, saved
+from rlcore.envs.resumable import (
+    LAYERS,
+    SETTINGS_OF_NORMALIZER,
+    ResumableEnv,
+    answers_itself,
+    assign,
+    fitted,
+    require_like,
+    saved,
+)
 from rlcore.errors import StateError
 from rlcore.state.tree import FREE, NOT_NEGATIVE, SAME, Rule, fit
 from rlcore.types import StateDict, StateValue
@@ -54,6 +63,8 @@ STATISTICS: Final[Mapping[str, Rule]] = {
 def unsupported_reason(env: VecEnv) -> str | None:
     """Return one sentence that says why the state of ``env`` cannot be saved and what to do, or None if it can."""
     base = env.unwrapped
+    if any(base._options):
+        return "the options that set_options() gave wait for the next reset, and no file holds them; reset it first."
     if type(base) not in (DummyVecEnv, SubprocVecEnv):  # a subclass may keep more
         return f"{type(base).__name__} cannot give the state of its environments; use DummyVecEnv or SubprocVecEnv."
     for layer in _vec_layers(env):
@@ -108,6 +119,7 @@ def restore_env_state(env: VecEnv, state: StateDict) -> None:
         "monitors": None,  # in files of earlier versions
         "wrappers": [{"layer": type(layer).__name__, "state": None} for layer in layers],
     }
+    require_like(state, form, lambda each: " of ".join([*(entry["layer"] for entry in each["wrappers"]), "a VecEnv"]))
     rules = {"layer": SAME, "environments": FREE, "state": FREE, "monitors": Rule(may_lack=True)}
     record = fit(state, form, "env_state", {**rules, "seeds": Rule(0, 2**64 - 1, optional=True)})
     known: list[tuple[object, dict[str, Any]]] = [(env.unwrapped, {"_seeds": record["seeds"]})]

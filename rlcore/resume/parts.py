@@ -54,6 +54,10 @@ def _restore_learnt(model: BaseAlgorithm, state: StateDict) -> None:
     like = {"state_dicts": dict.fromkeys(own), "variables": variables}
     fitted = fit(state, like, "learnt", dict.fromkeys(own, FREE))
     saved: Any = dict(fitted["state_dicts"])
+    dtypes = [{each.dtype for each in weights.values()} for weights in (saved["policy"], model.policy.state_dict())]
+    if dtypes[0] != dtypes[1]:
+        texts = [" and ".join(sorted(map(str, each))) for each in dtypes]
+        raise StateError(f"the weights are {texts[0]}, and a new model's {texts[1]}; set torch's default dtype again")
     for name, each in own.items():
         if isinstance(each, torch.optim.Optimizer):
             if type(model)._update_learning_rate is BaseAlgorithm._update_learning_rate:  # which replaces every rate
@@ -93,6 +97,12 @@ def _restore_buffer(model: BaseAlgorithm, state: StateDict) -> None:
     _fill(places, arrays, "replay_buffer")
     _check_buffer(model, record)
     buffer.pos, buffer.full = record["pos"], record["full"]
+
+
+def buffer_bytes(buffer: ReplayBuffer, steps: int) -> int:
+    """Return the size of the arrays of a replay buffer after so many steps of all environments."""
+    places = _filled_rows(buffer, min(steps, buffer.buffer_size), full=steps >= buffer.buffer_size).values()
+    return sum(array.nbytes for each in places for array in (each.values() if isinstance(each, dict) else [each]))
 
 
 def _filled_rows(buffer: ReplayBuffer, pos: int, full: bool) -> dict[str, Any]:
@@ -254,7 +264,7 @@ def _restore_env(model: BaseAlgorithm, state: StateDict) -> None:
         vec_state.restore_normalizer(env, record["normalizer"])
 
 
-def _capture_generators(model: BaseAlgorithm) -> StateDict:
+def capture_generators_of(model: BaseAlgorithm) -> StateDict:
     """Return the states of the global generators, and of that of the action space if it has drawn or has a seed."""
     generator = vars(model.action_space).get("_np_random")
     return {"global": capture_generators(), "action_space": None if generator is None else generator_state(generator)}
@@ -267,7 +277,8 @@ def _check_generators(state: StateDict) -> dict[str, Any]:
     return record
 
 
-def _restore_generators(model: BaseAlgorithm, state: StateDict) -> None:
+def restore_generators_of(model: BaseAlgorithm, state: StateDict) -> None:
+    """Set the generators to a state of :func:`capture_generators_of`."""
     record = _check_generators(state)
     saved = record["action_space"]
     own = None if saved is None else generator_from_state(saved, "generators['action_space']")
@@ -356,8 +367,8 @@ def training_state(model: BaseAlgorithm) -> TrainingState:
         part("progress", progress, capture_progress, restore_progress, required=True),
         part("extra", learner, _capture_extra, _restore_extra, required=bool(extra_names(model))),
         part("log", progress, capture_log, _restore_log),
-        part("position", run, _capture_position, _restore_position),
         part("environments", run, _capture_env, _restore_env, required=True),
-        part("generators", run, _capture_generators, _restore_generators, required=True, check=_check_generators),
+        part("position", run, _capture_position, _restore_position),
+        part("generators", run, capture_generators_of, restore_generators_of, required=True, check=_check_generators),
     ]
     return TrainingState(parts, {})

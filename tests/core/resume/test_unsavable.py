@@ -193,9 +193,29 @@ UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
         changed(lambda policy: setattr(policy.mlp_extractor, "value_net", policy.mlp_extractor.policy_net)),
         "policy.mlp_extractor.value_net is shared with another part",
     ),
+    "a new layer that no optimizer trains": (
+        changed(lambda policy: setattr(policy, "action_net", torch.nn.Linear(4, 2))),
+        r"policy.optimizer.param_groups\[0\]\['params'\]\[4\] is in no module, a Parameter of shape \(2, 4\)",
+    ),
+    "a new entropy coefficient": (
+        ruled(lambda model: setattr(model, "log_ent_coef", torch.zeros(1, requires_grad=True)), sac),
+        "ent_coef_optimizer.* is in no module",
+    ),
+    "a target network that trains": (
+        ruled(lambda model: model.policy.critic_target.train(), sac),
+        "policy.critic_target.training is True, .* False",
+    ),
+    "options of a reset": (
+        ruled(lambda model: model.env.set_options({"low": 0.0})),
+        r"options that set_options\(\) gave wait for the next reset",
+    ),
+    "a clip range that is a function": (
+        ruled(lambda model: setattr(model, "clip_range", lambda _: 0.1)),
+        r"clip_range is a function, .* a FloatSchedule; set it as FloatSchedule\(...\)",
+    ),
     "another order of parameters": (
         changed(lambda policy: policy.optimizer.param_groups[0]["params"].reverse()),
-        "is in another order, .* as the constructor gave them",
+        "is in another order, .* as the constructor gave it",
     ),
     "a function of a module": (
         changed(lambda policy: setattr(policy.features_extractor, "function", torch.sin)),
