@@ -206,7 +206,9 @@ def _entries(content: memoryview) -> list[tuple[int, bytes, int, int, int]]:
     start, after = offset + size, bytes(content[offset + size : end])
     fields = (44, after[12:16], 0, 0, count, count, size, offset, b"PK\x06\x07", 0, start, 1)
     is_repeated = start == end or after == _END_RECORDS_64.pack(b"PK\x06\x06", *fields)
-    if (disk, directory_disk, entries_here) != (0, 0, count) or size > MAX_DIRECTORY_BYTES or not is_repeated:
+    if size > MAX_DIRECTORY_BYTES:
+        raise RefusedError(f"its zip directory has {size} bytes; at most {MAX_DIRECTORY_BYTES} are read")
+    if (disk, directory_disk, entries_here) != (0, 0, count) or not is_repeated:
         raise RefusedError(_DAMAGED_DIRECTORY)
     directory, entries = content[offset:start], []
     while directory:

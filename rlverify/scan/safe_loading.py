@@ -255,7 +255,7 @@ def _fitted(found: Mapping[str, Any], own: _States, model: BaseAlgorithm) -> tup
     names, fitted, like = model._get_torch_save_params()[0], dict(found), dict(own)
     for name in names:
         if name in found and isinstance(_attribute(model, name), torch.optim.Optimizer):
-            fitted[name], like[name] = _aligned(name, found[name], own[name])
+            fitted[name], like[name] = _aligned(name, found[name], own[name], model)
     leaves, own_leaves = dict(_leaves(fitted)), dict(_leaves(like))
     for name in (*own_leaves, *leaves):
         problem = "is unknown to the model" if name not in own_leaves else "is missing" if name not in leaves else ""
@@ -287,10 +287,18 @@ def _stepped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     return on(None) if isinstance(stepped, Crash) else stepped  # some look at numbers, and need memory for them
 
 
-def _aligned(name: str, found: Any, own: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Even out what a file may lack: states of parameters without gradients, and options that torch added later."""
+def _aligned(name: str, found: Any, own: Any, model: BaseAlgorithm) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Even out what a file may lack: states of parameters without gradients, and options that torch added later.
+
+    A rate that a schedule gave beyond its end may be negative. It becomes 0 where the next update replaces it.
+    """
+    from stable_baselines3.common.base_class import BaseAlgorithm
+
     try:
         groups = [{**mine, **group} for group, mine in zip(found["param_groups"], own["param_groups"], strict=True)]
+        for group in groups if type(model)._update_learning_rate is BaseAlgorithm._update_learning_rate else ():
+            if type(group.get("lr")) is float and -math.inf < group["lr"] < 0:
+                group["lr"] = 0.0
         states = {key: state for key, state in own["state"].items() if key in found["state"]}
         return {**found, "param_groups": groups}, {**own, "state": states}
     except (KeyError, TypeError, ValueError) as error:

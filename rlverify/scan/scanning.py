@@ -103,6 +103,7 @@ def _answers(worker: subprocess.Popen[bytes], path: Path) -> Generator[ScanFindi
 
 
 SOURCE_SUFFIXES: Final = frozenset({".py", ".pyw", ".pyi"})
+_COUNTED_IN_SOURCE: Final = ("pickle-dangerous-import", "scan-limit")
 
 
 def serve(seconds: float, mebibytes: int) -> None:
@@ -139,11 +140,15 @@ def findings_of_file(path: Path) -> Iterator[ScanFinding]:
         with path.open("rb") as content:
             head = content.read(HEAD_BYTES)
             content.seek(0)
-            if path.suffix.lower() in SOURCE_SUFFIXES or re.match(rb"#!.*python", head):
-                yield from findings_of_source(content.read(), place.path)
-            elif is_checkpoint(path.name, head) or ends_like_a_zip(content):
-                yield from findings_of_content(content, place)
+            is_source = path.suffix.lower() in SOURCE_SUFFIXES or re.match(rb"#!.*python", head)
+            if is_checkpoint(path.name, head) or ends_like_a_zip(content):
+                findings = findings_of_content(content, place)
             else:
-                yield from findings_of_pickles(content, place, is_expected=False)
+                findings = findings_of_pickles(content, place, is_expected=False)
+            # Python source can be a pickle or an archive too; most is neither, and so only what executes counts.
+            yield from (each for each in findings if not is_source or each.rule in _COUNTED_IN_SOURCE)
+            if is_source:
+                content.seek(0)
+                yield from findings_of_source(content.read(), place.path)
     except DAMAGE as error:
         yield place.problem(error)

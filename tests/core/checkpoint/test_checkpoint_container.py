@@ -267,5 +267,21 @@ def test_map_location_that_does_not_exist_is_one_clear_error() -> None:
 
 
 def test_a_file_object_is_refused_what_would_not_be_read_again_by_the_same_error_as_a_path() -> None:
-    with pytest.raises(CheckpointError, match=r"file object: its pickle has \d+ bytes; at most"):
+    with pytest.raises(CheckpointError, match=r"file object: has .* too long .*its pickle has \d+ bytes; at most"):
         save_container(io.BytesIO(), {"a": "x" * 9_000_000})
+
+
+TOO_MANY: dict[str, tuple[list[Any], str]] = {
+    "numbers": ([0.5] * 600_000, r"its pickle has more than \d+ instructions"),
+    "tensors": ([torch.zeros(1)] * 66_000, r"its zip directory has \d+ bytes; at most \d+ are read"),
+}
+
+
+@pytest.mark.parametrize("kind", TOO_MANY)
+def test_too_many_values_are_refused_with_their_place_and_what_to_do(kind: str, tmp_path: Path) -> None:
+    values, reason = TOO_MANY[kind]
+    place = r"payload\['state'\]\[0\]\['hist'\]"
+    said = rf"has too many Python values.*\({reason}\); many are in {place}: keep numbers in an array or a tensor"
+    with pytest.raises(CheckpointError, match=said):
+        save_container(tmp_path / "x.pt", {"state": [{"hist": values}, 1.0], "step": 3})
+    assert list(tmp_path.iterdir()) == []

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from stable_baselines3 import PPO
 
 from rlverify.records.errors import ModelFileError
 from rlverify.scan import load_parameters_safely, safe_loading
@@ -100,6 +101,23 @@ def test_a_restored_model_trains(name: str) -> None:
     before = model.num_timesteps
     model.learn(32, reset_num_timesteps=False)
     assert model.num_timesteps > before
+
+
+def test_a_negative_rate_of_a_schedule_beyond_its_end_becomes_0_where_it_is_replaced() -> None:
+    def falling(cls: Any = PPO) -> Any:
+        return cls("MlpPolicy", "CartPole-v1", n_steps=64, learning_rate=lambda remaining: 3e-4 * remaining)
+
+    class KeepsItsRates(PPO):
+        def _update_learning_rate(self, optimizers: Any) -> None: ...
+
+    file, model = io.BytesIO(), falling()
+    model.learn(100).save(file)
+    assert model.policy.optimizer.param_groups[0]["lr"] < 0
+    restored = falling()
+    load(file.getvalue(), restored)
+    assert restored.policy.optimizer.param_groups[0]["lr"] == 0
+    assert same(model.policy.state_dict(), restored.policy.state_dict())
+    refused(file.getvalue(), falling(KeepsItsRates), "lr is -8.4e-05")
 
 
 @pytest.mark.parametrize("name", ["PPO", "SAC"])
@@ -269,6 +287,7 @@ OPTIMIZER: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a text for a rate": (group(lr="fast"), "lr is 'fast', not a finite number"),
     "true for a rate": (group(lr=True), "lr is True"),
     "no number for a rate": (group(lr=float("nan")), "lr is nan"),
+    "an infinite rate": (group(lr=-float("inf")), "lr is -inf"),
     "a number for a switch": (group(amsgrad=0), "amsgrad is 0, and the model has False"),
     "other parameters": (group(params=[0]), "params 1 is missing"),
     "two groups": (lambda s: s["param_groups"].append({}), "policy.optimizer is no state of this optimizer"),

@@ -80,6 +80,18 @@ def test_an_archive_with_bytes_before_it_is_found_under_any_name(tmp_path: Path)
     assert rules(path) == [("run.sh", "pickle-dangerous-import")]
 
 
+def test_python_source_is_also_read_as_what_it_may_be_to_others(tmp_path: Path) -> None:
+    write(tmp_path / "a.py", 'cbuiltins\nexec\n(V1,"\\u0022,print(1)\\u0023")\ntR.x\n')  # a program and a pickle
+    write(tmp_path / "b.py", b"cposix\nsystem\n(S'x'\ntR.")
+    write(tmp_path / "c.py", "import pickle\nclass C:\n    pass\n")
+    for name, start in (("d", b"#!/usr/bin/env python\n"), ("e.py", b"")):
+        with zipfile.ZipFile(write(tmp_path / name, start), "a") as archive:
+            archive.writestr("data.pkl", HOSTILE)
+    found = rules(tmp_path)
+    assert [name for name, rule in found if rule == "pickle-dangerous-import"] == ["a.py", "b.py", "d", "e.py"]
+    assert [name for name, rule in found if rule == "unreadable-file"] == ["b.py", "d", "e.py"]  # as Python
+
+
 BROKEN: dict[str, str | bytes] = {
     "syntax.py": "def f(:\n",
     "bytes.py": b"x = '\xff'",
