@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,14 @@ OWN: dict[str, tuple[Callable[[], Any], str]] = {
     "a hook of a parameter that counts": (
         hooked(lambda layer: layer.weight.register_hook),  # type: ignore[union-attr, return-value]
         rf"{KEPT}.weight._backward_hooks\[0\].n is 1, .* 0",
+    ),
+    "a hook after a gradient that counts": (
+        hooked(lambda layer: layer.weight.register_post_accumulate_grad_hook),  # type: ignore[union-attr, return-value]
+        rf"{KEPT}.weight._post_accumulate_grad_hooks\[0\].n is 1, .* 0",
+    ),
+    "an argument of a partial": (
+        keeping(lambda: partial(dict, n=0), lambda kept: kept.keywords.update(n=1)),
+        rf"{KEPT}.keywords\['n'\] is 1, .* 0",
     ),
     "an order of keys": (
         keeping(lambda: OrderedDict(a=1, b=2), lambda kept: kept.move_to_end("a")),

@@ -150,6 +150,13 @@ def test_two_of_them_hear_a_signal_and_leave_the_handlers_as_they_were(tmp_path:
             interrupt()
 
 
+def test_a_training_inside_of_another_leaves_its_handlers_to_that(tmp_path: Path) -> None:
+    outer = SaveExactly(tmp_path / "outer", every=NEVER)
+    inside = Call(4, lambda: ppo().learn(16, callback=SaveExactly(tmp_path / "inner", every=NEVER)))
+    ppo().learn(64, callback=[outer, inside, Call(10, interrupt)])
+    assert (outer.stopped_by, saved_steps(tmp_path / "outer", "exact")) == (signal.SIGINT, [16])
+
+
 def test_signals_that_are_ignored_or_not_wanted_stay_as_they_are(tmp_path: Path) -> None:
     former = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -324,6 +331,8 @@ def test_two_processes_never_save_under_one_name(tmp_path: Path) -> None:
         other.kill()
 
     ppo().learn(32, callback=SaveExactly(tmp_path, every=16))
+    with holding(tmp_path / ".exact.lock") as other:  # which the end of a training has let go
+        other.kill()
     assert (saved_steps(tmp_path, "exact"), saved_steps(tmp_path, "second")) == ([16, 32], [16, 32])
     assert sorted(each.name for each in tmp_path.glob(".*")) == [".exact.lock", ".second.lock"]  # and no temporary file
 
