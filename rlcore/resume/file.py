@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from copy import deepcopy
 from traceback import walk_tb
 from types import FrameType
@@ -22,7 +21,6 @@ from stable_baselines3.common import buffers
 from stable_baselines3.common.base_class import BaseAlgorithm, maybe_make_env
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.noise import VectorizedActionNoise
-from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.type_aliases import GymEnv
 from stable_baselines3.common.vec_env import VecEnv
@@ -49,7 +47,7 @@ from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.state_parts import resume_run
 from rlcore.resume.parts import buffer_bytes, capture_generators_of, extra_names, training_state
 from rlcore.resume.settings import LACKING, NOISES, decode_settings, encode_setting, setting, setting_names
-from rlcore.resume.unsaved import differences
+from rlcore.resume.unsaved import acting, differences
 from rlcore.state.network import require_network
 from rlcore.state.progress import FORM, WINDOWS
 from rlcore.state.training import Scope, apply_generators, capture_generators, generators_untouched, snapshot
@@ -188,8 +186,8 @@ def load_exact(
         with refusals_name(path):
             _require_env(loaded.env, record, objects)
             drawn = loaded.pending_state.get("rng_state")
-            if drawn is None or (reason := resume_run(loaded)) is not None:
-                reason = "the file has no state of the random generators" if drawn is None else reason
+            reason = resume_run(loaded) if drawn else "the file has no state of the random generators"
+            if reason is not None:
                 raise StateError(f"training could not continue exactly: {reason}")
             generators = {**capture_generators_of(loaded), "global": drawn}
         loaded.pending_state.clear()
@@ -254,7 +252,7 @@ def _unsaved(model: BaseAlgorithm, state: Mapping[str, Any]) -> Iterator[str]:
     if _is_own(model):
         place = "_state_parts" if isinstance(model, DistributionalPPO) else "extra_state"
         advice += f", or name it in {type(model).__name__}.{place}"
-    with _acting(model.policy), _acting(built.policy):
+    with acting(model.policy), acting(built.policy):
         for path, text, expected in differences(mine, theirs, held, (model, built)):
             remedy = "set it as FloatSchedule(...)" if expected == "a FloatSchedule" else advice
             yield f"{path} is {text}, and of a model that is loaded it would be {expected}; {remedy}"
@@ -267,18 +265,6 @@ def _unsaved(model: BaseAlgorithm, state: Mapping[str, Any]) -> Iterator[str]:
                 own[key].check(state[key])
                 if key not in shared:
                     new[key].restore(snapshot(state[key]))  # type: ignore[arg-type]
-
-
-@contextmanager
-def _acting(policy: BasePolicy) -> Iterator[None]:
-    """Set the modules that a rollout switches to evaluation, as it does when it begins."""
-    before = {module: module.training for module in policy.modules()}
-    policy.set_training_mode(False)
-    try:
-        yield
-    finally:
-        for module, flag in before.items():
-            module.training = flag
 
 
 def _encoded(settings: Mapping[str, Any], left_out: dict[str, object]) -> StateDict:

@@ -6,6 +6,7 @@ import random
 import weakref
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from functools import partial
 from pathlib import PurePath
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.distributions import Distribution
+from stable_baselines3.common.policies import BasePolicy
 from torch import Tensor, nn
 
 from rlcore.envs.resumable import SupportsState
@@ -63,6 +65,18 @@ def differences(
         if (seen := comparison.seen.get(id(mine), (mine, None))[1]) is not its:
             words = "in no module" if seen is None else "in another order"
             yield path, f"{words}, {_described(mine)}", "as the constructor gave it"
+
+
+@contextmanager
+def acting(policy: BasePolicy) -> Iterator[None]:
+    """Set the modules that a rollout switches to evaluation, as it does when it begins."""
+    before = {module: module.training for module in policy.modules()}
+    policy.set_training_mode(False)
+    try:
+        yield
+    finally:
+        for module, flag in before.items():
+            module.training = flag
 
 
 class _Comparison:

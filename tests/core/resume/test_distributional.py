@@ -10,6 +10,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 
 from rlcore import CheckpointError, DistributionalPPO
+from rlcore.checkpoint.container import load_container, save_container
 from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact, save_exact
 from tests.support.exact_runs import StopAt
 from tests.support.training import differing, make_envs, make_model
@@ -72,3 +73,12 @@ def test_another_algorithm_or_an_environment_without_state_is_refused(tmp_path: 
         CheckpointError, match=r"could not continue exactly in this .*ResumableEnv is not its outermost wrapper"
     ):
         load_exact(tmp_path / "exact.zip", make_vec_env("CartPole-v1", 3))
+
+
+def test_a_file_without_generators_is_refused(tmp_path: Path) -> None:
+    save_exact(make_model(), tmp_path / "exact.zip")
+    content: Any = load_container(tmp_path / "exact.zip")
+    content["state"]["rng_state"] = None
+    save_container(tmp_path / "changed.zip", content)
+    with pytest.raises(CheckpointError, match=r"changed\.zip: .*the file has no state of the random generators"):
+        load_exact(tmp_path / "changed.zip", make_envs(), device="cpu")
