@@ -19,8 +19,8 @@ from rlcore.checkpoint import torch_file
 from rlcore.checkpoint.container import locked, refusals_name
 from rlcore.checkpoint.formats import read_model_file
 from rlcore.errors import CheckpointError, SettingError
-from rlcore.resume.file import is_running, require_exact, write_exact
-from rlcore.resume.parts import capture_log, capture_noise, put_into_log, restore_noise
+from rlcore.resume.file import generators_to_go_on, is_running, require_exact, write_exact
+from rlcore.resume.parts import capture_log, capture_noise, put_into_log, restore_generators_of, restore_noise
 from rlcore.state.training import capture_generators
 from rlcore.types import StateDict
 
@@ -195,7 +195,8 @@ def continue_learning(
     """Call ``model.learn()`` so that it ends as the interrupted call would have, schedules included.
 
     ``learn(remaining, reset_num_timesteps=False)`` alone resets the action noise, and forgets values that were recorded
-    for the next row of the log; this restores both. A model that has reached its total is returned unchanged.
+    for the next row of the log; this restores both. It also sets the global generators as they were, whatever has been
+    drawn since the load, and when callbacks begin. A model that has reached its total is returned unchanged.
 
     :param model: of :func:`load_exact`, or one whose ``learn()`` was interrupted in this process
     :param callback: as for ``learn()``; callbacks keep their own state, which no file of ours holds
@@ -208,21 +209,24 @@ def continue_learning(
     if remaining > 0:
         given = callback if isinstance(callback, list) else [] if callback is None else [callback]
         callbacks = [each if isinstance(each, BaseCallback) else ConvertCallback(each) for each in given]
-        model.learn(remaining, callback=[_PutBack(model), *callbacks], reset_num_timesteps=False, **learn_arguments)
+        model.learn(remaining, callback=[*callbacks, _PutBack(model)], reset_num_timesteps=False, **learn_arguments)
     return model
 
 
 class _PutBack(BaseCallback):
-    """Restores what ``learn()`` resets when it begins."""
+    """Restores what ``learn()`` resets when it begins, and the global generators, which other callbacks may draw from."""
 
     def __init__(self, model: BaseAlgorithm) -> None:
         super().__init__()
-        self._noise, self._log = capture_noise(model.action_noise), capture_log(model)
+        self._generators, self._log = generators_to_go_on(model), capture_log(model)
+        self._noise, self._noise_state = model.action_noise, capture_noise(model.action_noise)
 
     def _on_training_start(self) -> None:
-        restore_noise(self.model.action_noise, self._noise)
+        if self.model.action_noise is self._noise:  # else learn() has made one of it for each environment
+            restore_noise(self._noise, self._noise_state)
         if self._log is not None:
             put_into_log(self.logger, self._log)
+        restore_generators_of(self.model, self._generators)
 
     def _on_step(self) -> bool:
         return True

@@ -6,10 +6,12 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from traceback import walk_tb
 from types import FrameType
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import gymnasium as gym
 import torch
@@ -20,6 +22,7 @@ from stable_baselines3.common import buffers
 from stable_baselines3.common.base_class import BaseAlgorithm, maybe_make_env
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.noise import VectorizedActionNoise
+from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
 from stable_baselines3.common.type_aliases import GymEnv
 from stable_baselines3.common.vec_env import VecEnv
@@ -43,7 +46,8 @@ from rlcore.envs import vec_state
 from rlcore.envs.resumable import SupportsState
 from rlcore.errors import CallOrderError, CheckpointError, StateError
 from rlcore.ppo.algorithm import DistributionalPPO
-from rlcore.resume.parts import extra_names, training_state
+from rlcore.ppo.state_parts import resume_run
+from rlcore.resume.parts import capture_generators_of, extra_names, training_state
 from rlcore.resume.settings import LACKING, NOISES, decode_settings, encode_setting, setting, setting_names
 from rlcore.resume.unsaved import differences
 from rlcore.state.network import require_network
@@ -159,8 +163,8 @@ def load_exact(
 ) -> BaseAlgorithm:
     """Return a model that continues the training of a file of :func:`save_exact`; nothing in the file is executed.
 
-    Continue it with :func:`continue_learning`. Loading sets the global generators of Python, NumPy and torch, so do not
-    draw from them in between. After an error ``env`` has to be reset, and the generators are unchanged.
+    Continue it with :func:`continue_learning`. Loading sets the global generators of Python, NumPy and torch. After an
+    error ``env`` has to be reset, and the generators are unchanged.
 
     :param env: environments as they were built for the run, of the same number and in the same wrappers
     :param algorithm: the class that the file must be of; a subclass has to be given. None for one of the eleven
@@ -180,10 +184,17 @@ def load_exact(
             path_of(path), f"is of {quoted(name)}, and algorithm={asked} is asked for; give its class"
         )
     if issubclass(found, DistributionalPPO):
-        loaded: BaseAlgorithm = found.load(existing(path), env, device=device or "auto", custom_objects=objects)
+        loaded: Any = found.load(existing(path), env, device=device or "auto", custom_objects=objects)
         with refusals_name(path):
             _require_env(loaded.env, record, objects)
-        return loaded
+            drawn = loaded.pending_state.get("rng_state")
+            if drawn is None or (reason := resume_run(loaded)) is not None:
+                reason = "the file has no state of the random generators" if drawn is None else reason
+                raise StateError(f"training could not continue exactly: {reason}")
+            generators = {**capture_generators_of(loaded), "global": drawn}
+        loaded.pending_state.clear()
+        _GENERATORS[loaded] = loaded.num_timesteps, generators
+        return loaded  # type: ignore[no-any-return]
     vec_env, before = found._wrap_env(maybe_make_env(env, 0)), capture_generators()
     try:
         with refusals_of(path, "the model", objects):
@@ -206,7 +217,18 @@ def load_exact(
     except BaseException:
         apply_generators(before)
         raise
+    _GENERATORS[model] = model.num_timesteps, record["state"]["generators"]
     return model
+
+
+_GENERATORS: Final[WeakKeyDictionary[BaseAlgorithm, tuple[int, StateDict]]] = WeakKeyDictionary()
+"""Of loaded models: the generators of the file, and its timestep."""
+
+
+def generators_to_go_on(model: BaseAlgorithm) -> StateDict:
+    """Return the generators with which training goes on: of a model that was just loaded, those of the file."""
+    step, state = _GENERATORS.get(model, (None, {}))
+    return state if step == model.num_timesteps else capture_generators_of(model)
 
 
 def _built(algorithm: type[BaseAlgorithm], settings: Mapping[str, Any], env: Any, device: str) -> BaseAlgorithm:
@@ -232,8 +254,9 @@ def _unsaved(model: BaseAlgorithm, state: Mapping[str, Any]) -> Iterator[str]:
     if _is_own(model):
         place = "_state_parts" if isinstance(model, DistributionalPPO) else "extra_state"
         advice += f", or name it in {type(model).__name__}.{place}"
-    for path, text, expected in differences(mine, theirs, held, (model, built)):
-        yield f"{path} is {text}, and of a model that is loaded it would be {expected}; {advice}"
+    with _acting(model.policy), _acting(built.policy):
+        for path, text, expected in differences(mine, theirs, held, (model, built)):
+            yield f"{path} is {text}, and of a model that is loaded it would be {expected}; {advice}"
     shared = {"replay_buffer", "environments", "generators", "normalizer_state", "env_state", "lstm_state", "rng_state"}
     own, new = training_state(model).parts, training_state(built).parts
     vec_state.require_restorable(model.env)  # type: ignore[arg-type]
@@ -243,6 +266,18 @@ def _unsaved(model: BaseAlgorithm, state: Mapping[str, Any]) -> Iterator[str]:
                 own[key].check(state[key])
                 if key not in shared:
                     new[key].restore(snapshot(state[key]))  # type: ignore[arg-type]
+
+
+@contextmanager
+def _acting(policy: BasePolicy) -> Iterator[None]:
+    """Set the modules that a rollout switches to evaluation, as it does when it begins."""
+    before = {module: module.training for module in policy.modules()}
+    policy.set_training_mode(False)
+    try:
+        yield
+    finally:
+        for module, flag in before.items():
+            module.training = flag
 
 
 def _encoded(settings: Mapping[str, Any], left_out: dict[str, object]) -> StateDict:
@@ -319,6 +354,8 @@ def _obstacles_of_parts(model: BaseAlgorithm, name: str) -> Iterator[str]:
     for kind in {*map(type, noise.noises if type(noise) is VectorizedActionNoise else [noise])}:
         if NOISES.get(kind.__name__, (type(None),))[0] is not kind and not issubclass(kind, SupportsState):
             yield f"the action noise {kind.__name__} cannot give its state; implement get_state and set_state"
+    if model.n_envs > 1 and noise is not None and not hasattr(noise, "noises") and is_running(model, "learn"):
+        yield f"the {name} trains with one action noise for all environments; give VectorizedActionNoise(noise, n_envs)"
     replay = getattr(model, "replay_buffer", None)
     for buffer in (getattr(model, "rollout_buffer_class", None), None if replay is None else type(replay)):
         if buffer is not None and buffer not in BUFFERS:

@@ -254,7 +254,7 @@ def _restore_env(model: BaseAlgorithm, state: StateDict) -> None:
         vec_state.restore_normalizer(env, record["normalizer"])
 
 
-def _capture_generators(model: BaseAlgorithm) -> StateDict:
+def capture_generators_of(model: BaseAlgorithm) -> StateDict:
     """Return the states of the global generators, and of that of the action space if it has drawn or has a seed."""
     generator = vars(model.action_space).get("_np_random")
     return {"global": capture_generators(), "action_space": None if generator is None else generator_state(generator)}
@@ -267,7 +267,8 @@ def _check_generators(state: StateDict) -> dict[str, Any]:
     return record
 
 
-def _restore_generators(model: BaseAlgorithm, state: StateDict) -> None:
+def restore_generators_of(model: BaseAlgorithm, state: StateDict) -> None:
+    """Set the generators to a state of :func:`capture_generators_of`."""
     record = _check_generators(state)
     saved = record["action_space"]
     own = None if saved is None else generator_from_state(saved, "generators['action_space']")
@@ -358,6 +359,6 @@ def training_state(model: BaseAlgorithm) -> TrainingState:
         part("log", progress, capture_log, _restore_log),
         part("position", run, _capture_position, _restore_position),
         part("environments", run, _capture_env, _restore_env, required=True),
-        part("generators", run, _capture_generators, _restore_generators, required=True, check=_check_generators),
+        part("generators", run, capture_generators_of, restore_generators_of, required=True, check=_check_generators),
     ]
     return TrainingState(parts, {})

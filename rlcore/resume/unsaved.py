@@ -39,7 +39,7 @@ OF_DISTRIBUTIONS: Final = {
 """What every forward pass, or rollout, makes again in a distribution of Stable-Baselines3."""
 OF_THE_RUN: Final = {"params", "lr", "initial_lr", "seed"}
 """Entries of an optimizer's groups that its saved state has."""
-OF_OPTIMIZERS: Final = {"state", "param_groups", "defaults", "_opt_called"}
+OF_OPTIMIZERS: Final = {"state", "param_groups", "defaults", "_opt_called", "_warned_capturable_if_run_uncaptured"}
 OF_MODULES: Final = frozenset(vars(nn.Module()))
 OF_PYTHON: Final = {"__dict__", "__slots__"}
 Difference = tuple[str, str, str]
@@ -57,8 +57,12 @@ def differences(
     :param held: paths whose tensors a file holds; they are compared first, as others may refer to them
     :param owners: the models
     """
-    first = sorted(model, key=lambda name: name not in held)
-    yield from _Comparison(frozenset(held), owners).parts({n: model[n] for n in first}, built, "", is_held=False)
+    first, comparison = sorted(model, key=lambda name: name not in held), _Comparison(frozenset(held), owners)
+    yield from comparison.parts({n: model[n] for n in first}, built, "", is_held=False)
+    for path, mine, its in comparison.trained:
+        if (seen := comparison.seen.get(id(mine), (mine, None))[1]) is not its:
+            words = "which is in no module" if seen is None else "in another order"
+            yield path, f"{_described(mine)}, {words}", "a parameter of the module, as the constructor gave them"
 
 
 class _Comparison:
@@ -66,6 +70,7 @@ class _Comparison:
         self.held = held
         self.seen = {id(owners[0]): owners}  # both, so that no id comes again
         self.stored: dict[int, tuple[int, int]] = {}  # address in the other model, and size, by address
+        self.trained: list[tuple[str, Tensor, Tensor]] = []  # parameters of optimizers, which all have to be seen
         separate = (*SEPARATE, *(SEPARATE_OF_OURS if isinstance(owners[0], DistributionalPPO) else ()))
         self.separate = [each for name in separate if (each := getattr(owners[0], name, None)) is not None]
 
@@ -75,6 +80,8 @@ class _Comparison:
             one, other = (each[()] if isinstance(each, np.ndarray) else each for each in (one, other))
         is_held |= path in self.held or self._is_view(one, other)
         is_value = path in self.held and not isinstance(one, nn.Module | torch.optim.Optimizer)
+        if is_value:
+            self.seen.setdefault(id(one), (one, other))
         if one is other or is_value or any(one is each for each in self.separate):
             return
         if id(one) in self.seen:
@@ -127,7 +134,7 @@ class _Comparison:
         if names[0] != names[1]:
             yield path, names[0], names[1]
             return
-        if one.training != other.training and not f"{path}.".startswith("policy."):  # which every update switches
+        if one.training != other.training:
             yield f"{path}.training", str(one.training), str(other.training)
         unsaved = one._non_persistent_buffers_set
         for name in ("_parameters", "_buffers"):
@@ -161,9 +168,9 @@ class _Comparison:
         for number, (group, there) in enumerate(zip(one.param_groups, other.param_groups, strict=True)):
             options, like = ({k: v for k, v in each.items() if k not in OF_THE_RUN} for each in (group, there))
             yield from self.parts(_indexed(options), _indexed(like), f"{path}.param_groups[{number}]", is_held=is_held)
-            pairs = zip(group["params"], there["params"], strict=True)
-            if any(self.seen.get(id(mine), (mine, its))[1] is not its for mine, its in pairs):
-                yield f"{path}.param_groups[{number}]['params']", "in another order", "as the constructor gave them"
+            where = f"{path}.param_groups[{number}]['params']"
+            pairs = enumerate(zip(group["params"], there["params"], strict=True))
+            self.trained += [(f"{where}[{index}]", *pair) for index, pair in pairs]
         if not type(one).__module__.startswith("rlcore."):
             mine, theirs = ({n: v for n, v in vars(each).items() if n not in OF_OPTIMIZERS} for each in (one, other))
             yield from self.parts(mine, theirs, f"{path}.", is_held=False)
