@@ -1,7 +1,8 @@
 """Verdicts under other settings: the headline claims of the index and every figure, one setting changed at a time.
 
-``python -m benchmarks.sensitivity`` measures what reports/measured/sensitivity.json lacks and writes the page. It exits
-with 1 if a verdict changes that did not before. CI runs it weekly with ``--again``: everything, in a random order.
+``python -m benchmarks.sensitivity`` measures what reports/measured/sensitivity.json lacks and writes the page; with
+``--only -``, the page alone. It exits with 1 if a verdict changes that did not before. CI runs it weekly with
+``--again``: everything, in a random order.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import time
 import types
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
@@ -61,11 +63,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Found(Change):
-    """What a claim's verdict, and the grade of its fix, are under a change."""
+    """What a claim's verdict, and the grade of its fix, are under a change; without one, how many are planned."""
 
     claim: str = ""
     verdict: str = ""
     grade: str = ""
+    planned: int = 0
 
 
 @dataclass(frozen=True)
@@ -160,36 +163,46 @@ def measure(given: tuple[str, Change]) -> tuple[str, list[Found], list[Change]]:
             seeds = tuple(range(SEEDS))
             runs = [run_paired(PairedTask(project, key, seed, LIMIT)) for seed in seeds]
             evidence = [summarise_figure(replace(each, seeds=seeds), runs) for each in claims]
-    found = [
-        Found(**asdict(change), claim=claim.id, verdict=judge(each).value, grade=str(grade_fix(each) or ""))
-        for claim, each in zip(claims, evidence, strict=True)
-    ]
     core = {name: PPOSettings.model_fields[name].default for name in make.seen if name in PPOSettings.model_fields}
     others = [name for name, value in core.items() if value and value != make.seen[name]]
     places = [*((CORE, name) for name in make.seen), *constants(function)]
     changes = [Change(*place, factor) for factor in FACTORS for place in places]
-    return key, found, [*(Change(CORE, name, DEFAULT) for name in others), *changes]
+    changes = [*(Change(CORE, name, DEFAULT) for name in others), *changes]
+    found = [
+        Found(
+            **asdict(change),
+            claim=claim.id,
+            verdict=judge(each).value,
+            grade=str(grade_fix(each) or ""),
+            planned=0 if change.name else len(changes),
+        )
+        for claim, each in zip(claims, evidence, strict=True)
+    ]
+    return key, found, changes
 
 
 def run(minutes: float, processes: int, only: str, *, again: bool) -> int:
     """Measure as many changes as the time allows; each is in the file and on the page as soon as it ends."""
     before = [Found(**each) for each in json.loads(FILE.read_text(encoding="utf-8"))] if FILE.is_file() else []
-    groups = {key: claims for key, claims in headlines().items() if re.fullmatch(only, claims[0].id)}
-    found = [] if again else before
+    shown = headlines()
+    groups = {key: claims for key, claims in shown.items() if re.fullmatch(only, claims[0].id)}
     ends, draw = time.monotonic() + 60 * minutes, random.Random(time.time())
     with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=20) as pool:
         plans = pool.map(measure, [(key, Change()) for key in groups], chunksize=1)
-        done = {(each.claim, each.place, each.name, each.factor) for each in found}
-        found += [each for _, own, _ in plans for each in own if (each.claim, "", "", 1.0) not in done]
-        wanted = [(key, change) for key, _, changes in plans for change in changes]
-        left = [(k, c) for k, c in wanted if (groups[k][0].id, c.place, c.name, c.factor) not in done]
+        wanted = {(each.id, *_setting(c)) for key, _, changes in plans for each in groups[key] for c in changes}
+        planned = {each.id for claims in groups.values() for each in claims}
+        found = [each for each in before if each.claim not in planned]
+        if not again:
+            found += [each for each in before if (each.claim, *_setting(each)) in wanted]
+        found += [each for _, own, _ in plans for each in own]
+        done = {(each.claim, *_setting(each)) for each in found}
+        left = [(k, c) for k, _, changes in plans for c in changes if (groups[k][0].id, *_setting(c)) not in done]
         draw.shuffle(left)
         left.sort(key=lambda each: groups[each[0]][0].kind == "figure")
-        for number, (_, own, _) in enumerate(pool.imap_unordered(measure, left)):
+        write(found, shown)
+        for number, (_, own, _) in enumerate(pool.imap_unordered(measure, left) if minutes else ()):
             found += own
-            rows = sorted(found, key=lambda each: (each.claim, each.place, each.name, each.factor))
-            FILE.write_text("[\n" + ",\n".join(json.dumps(asdict(each)) for each in rows) + "\n]\n", encoding="utf-8")
-            FILE.with_suffix(".md").write_text(report(rows), encoding="utf-8")
+            write(found, shown)
             if time.monotonic() > ends:
                 print(f"the time is up: {number + 1} of {len(left)} changes were measured")
                 break
@@ -197,6 +210,19 @@ def run(minutes: float, processes: int, only: str, *, again: bool) -> int:
     new = [each for _, each in flips(found) if (each.claim, each.name, each.verdict, each.grade) not in known]
     print(*new, sep="\n")
     return int(bool(new))
+
+
+def _setting(change: Change) -> tuple[str, str, float]:
+    return change.place, change.name, change.factor
+
+
+def write(found: Sequence[Found], shown: Mapping[str, Sequence[Claim]]) -> None:
+    """Write the file and the page of the claims that are shown."""
+    ids = {each.id for claims in shown.values() for each in claims}
+    rows = sorted((each for each in found if each.claim in ids), key=lambda each: (each.claim, *_setting(each)))
+    texts = (json.dumps({name: x for name, x in asdict(each).items() if name != "planned" or x}) for each in rows)
+    FILE.write_text("[\n" + ",\n".join(texts) + "\n]\n", encoding="utf-8")
+    FILE.with_suffix(".md").write_text(report(rows, shown), encoding="utf-8")
 
 
 def flips(found: Sequence[Found]) -> list[tuple[Found, Found]]:
@@ -209,29 +235,37 @@ def flips(found: Sequence[Found]) -> list[tuple[Found, Found]]:
     ]  # fmt: skip
 
 
-def report(found: Sequence[Found]) -> str:
+def report(found: Sequence[Found], shown: Mapping[str, Sequence[Claim]]) -> str:
     """The page."""
-    measured, claims = sum(bool(each.name) for each in found), {each.claim for each in found}
+    changed = flips(found)
     rows: dict[tuple[str, ...], list[str]] = {}
-    for was, now in flips(found):
+    for was, now in changed:
         words = (f"{each.verdict}{f', fix {each.grade}' if each.grade else ''}" for each in (was, now))
         factor = "core's default" if now.factor == DEFAULT else f"times {now.factor:g}"
         rows.setdefault((now.claim, now.name, *words), []).append(factor)
     table = [f"| {c} | `{n}` | {', '.join(f)} | {was} | {now} |" for (c, n, was, now), f in sorted(rows.items())]
-    calm = ", ".join(sorted(claims - {now.claim for _, now in flips(found)})) or "none"
-    count = f"{measured} verdicts of {len(claims)} claims were measured. No change of a setting changed: {calm}."
-    return "\n".join(
-        [HEADER, count, "", "| claim | setting | changed to | was | becomes |", "|---|---|---|---|---|", *table, ""]
-    )
+    base = sorted((each for each in found if not each.name), key=lambda each: each.claim)
+    measured = Counter(each.claim for each in found if each.name)
+    flipped = Counter(now.claim for _, now in changed)
+    counts = [f"| {c.claim} | {measured[c.claim]} | {c.planned} | {flipped[c.claim]} |" for c in base]
+    planned = sum(each.planned for each in base)
+    fixed = {each.claim for each in base if not each.planned}
+    without = sorted({each.id for claims in shown.values() for each in claims} - fixed - set(measured))
+    total = f"{measured.total()} of {planned} planned changes of {len(base)} claims are measured."
+    return "\n".join([
+        HEADER, f"{total} None is measured of: {', '.join(without) or 'no claim'}.", "",
+        "| claim | changes measured | planned | that change the result |", "|---|---|---|---|", *counts, "",
+        "| claim | setting | changed to | was | becomes |", "|---|---|---|---|---|", *table, "",
+    ])  # fmt: skip
 
 
 HEADER: Final = f"""# Verdicts under other settings
 
-Generated by `python -m benchmarks.sensitivity` from `sensitivity.json`, which it completes first. For each claim of
-"What matters most" and each figure, every number that its probe reads and every numeric setting of the models that it
-builds becomes a quarter, half, twice and four times as large, and the core's own default, one at a time. A figure is
-judged by {SEEDS} runs; only a change from CONFIRMED to REFUTED, or back, counts. With REGRESSED, the probe cannot judge
-the claim, as healthy code does not show what it looks at. A value that the core refuses gives no verdict.
+Generated by `python -m benchmarks.sensitivity` from `sensitivity.json`, which it completes first. The plan: for each
+claim of "What matters most" and each figure, every number that its probe reads and every numeric setting of the models
+that it builds becomes a quarter, half, twice and four times as large, and the core's own default, one at a time. A
+figure is judged by {SEEDS} runs; only a change from CONFIRMED to REFUTED, or back, counts. With REGRESSED, the probe
+cannot judge the claim, as healthy code does not show what it looks at. A value that the core refuses gives no verdict.
 """
 
 

@@ -12,6 +12,7 @@ from benchmarks import defaults, effects, learning, speed
 from benchmarks.effects import CHANCE, Effect, effect_in_words
 from benchmarks.learning import ENVIRONMENTS, EPISODES, SEEDS, STEPS, Run, paired_interval
 from benchmarks.sensitivity import CORE, DEFAULT, Change, Found, Varied, constants, flips
+from benchmarks.sensitivity import report as sensitivity_report
 from benchmarks.vgs_defaults import RULES, Factor, Panel, correlation_time
 from benchmarks.vgs_defaults import Run as ScaledRun
 from benchmarks.vgs_defaults import report as scaling_report
@@ -192,6 +193,19 @@ def test_a_flip_is_another_verdict_and_of_a_figure_the_opposite() -> None:
         Found(CORE, "gamma", 4.0, "FIG-01", "CONFIRMED"),
     ]
     assert flips([base, figure, *others]) == [(base, others[0]), (figure, others[3])]
+
+
+def test_a_page_of_other_settings_says_how_many_changes_are_planned_and_of_which_claims_none_is_measured() -> None:
+    found = [
+        Found(claim="INT-04", verdict="CONFIRMED", planned=12),
+        Found(CORE, "gamma", 2.0, "INT-04", "REGRESSED"),
+        Found(CORE, "gamma", 4.0, "INT-04", "CONFIRMED"),
+        Found(claim="ASR-01", verdict="REFUTED", planned=0),
+    ]
+    claims = [replace(CLAIM, id=each) for each in ("INT-04", "ASR-01", "FIG-01")]
+    text = sensitivity_report(found, {"all": claims})
+    assert "2 of 12 planned changes of 2 claims are measured. None is measured of: FIG-01." in text
+    assert "| INT-04 | 2 | 12 | 1 |" in text
 
 
 def test_the_factor_of_a_scaling_rule_stops_at_the_floor_or_at_the_cap_whichever_comes_first() -> None:

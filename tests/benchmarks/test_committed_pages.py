@@ -31,7 +31,9 @@ PAGES: dict[str, Callable[[Path], str]] = {
     "field-report": lambda path: render_field_report(read_field_report(path)),
     "learning": lambda path: learning.report(learning.read(path)),
     "scale": lambda path: scale_page.report(content(path)),
-    "sensitivity": lambda path: sensitivity.report([sensitivity.Found(**each) for each in content(path)]),
+    "sensitivity": lambda path: sensitivity.report(
+        [sensitivity.Found(**each) for each in content(path)], sensitivity.headlines()
+    ),
 }
 PLOTS: dict[str, Callable[[Any, Path], None]] = {"benchmarks": plots.draw, "scale": scale_plots.draw}
 

@@ -38,6 +38,25 @@ def test_a_warning_that_names_no_file_is_not_one_that_does(monkeypatch: pytest.M
     )
 
 
+@pytest.mark.parametrize("variable", ["TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"])
+def test_torch_s_environment_variables_change_no_answer_of_reading_files(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probes = "a-version-checked-after-unpickling-stops-nothing", "torch-is-safe-unless-asked"
+    plain = [observe(name) for name in probes]
+    monkeypatch.setenv(variable, "1")
+    assert [observe(name) for name in probes] == plain
+
+
+def test_targets_are_looked_at_and_not_the_old_values_that_clipping_reads() -> None:
+    class Clipped(DistributionalPPO):
+        def __init__(self, *arguments: Any, **settings: Any) -> None:
+            super().__init__(*arguments, **settings, clip_range_vf=0.2)
+
+    seen = observe("a-rollout-is-trained-on-with-its-own-statistics", Make(algorithm=Clipped))
+    assert all(each.holds for each in seen.values())
+
+
 def test_an_error_that_names_another_tensor_is_not_one_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def vague(_: str, message: str) -> NonFiniteGradientError:
         return NonFiniteGradientError("some parameter", message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +64,8 @@ class Overview:
     :param severities: how many bugs have which severity, the most severe first
     :param origins: how many bugs a document states, how many were measured here, how many are only reported
     :param unchecked: critical bugs that are only reported
-    :param certain: how many statements are certain, and why the others are not
+    :param in_training: bugs that changed the episodes of a training run by more than chance
+    :param certain: how many statements are certain and what that rests on, and why the others are not
     :param own: findings about the code under test as it is
     :param depending: claims of which the verdict, or the grade of the fix, depends on the conditions
     :param opposed: of how many of these the opposite was measured
@@ -82,6 +82,7 @@ class Overview:
     severities: Mapping[str, int]
     origins: Mapping[str, int]
     unchecked: Sequence[Record]
+    in_training: Sequence[Finding]
     certain: Mapping[str, int]
     own: Sequence[Record]
     depending: Sequence[Record]
@@ -104,6 +105,7 @@ def overview(data: ReportData) -> Overview:
     bugs = faults(data.claims, causes)
     found = [bug.first.claim.assessed for bug in bugs]
     depending = _depending(data)
+    grave = {claim for claim, how in data.facts.get("remarks", {}).items() if how.endswith(", more than chance")}
     by_basis = [
         (title, [each for each in data.statements if each.claim.basis == basis]) for basis, title in BASES.items()
     ]
@@ -121,13 +123,14 @@ def overview(data: ReportData) -> Overview:
         unchecked=[
             bug.first for bug in bugs if _origin(bug) == "reported" and bug.first.claim.assessed == SEVERITIES[0]
         ],
+        in_training=[bug for bug in bugs if not grave.isdisjoint(each.claim.id for each in bug.records)],
         certain=_certain(data.statements),
         own=[each for each in data.findings if each.claim.fault is None and not each.contradicts_document],
         depending=depending,
         opposed=sum(is_opposed(record) for record in depending),
         components=sum(each.claim.scale == "tensor" for each in data.claims),
         phases=PHASES,
-        one_seed=sum(each.claim.figure is None and len(each.claim.seeds) == 1 for each in data.claims),
+        one_seed=_of_one_seed(data.claims),
     )
 
 
@@ -145,15 +148,25 @@ def _origin(bug: Finding) -> str:
 
 def _certain(statements: Sequence[Record]) -> Mapping[str, int]:
     """How many statements are certain; each other counts once, under the first reason that applies."""
-    reasons = Counter(
+    reasons = [
         "holes" if status_of_statement(each) == STATUSES[4]
         else "reconstructed" if each.claim.basis in NOT_STATED
         else "depends" if status_of_statement(each) == STATUSES[3]
         else "small" if each.confidence != "high"
         else "certain"
         for each in statements
-    )  # fmt: skip
-    return {reason: reasons[reason] for reason in ("certain", "holes", "reconstructed", "depends", "small")}
+    ]  # fmt: skip
+    certain = [each for each, reason in zip(statements, reasons, strict=True) if reason == "certain"]
+    return {
+        **{reason: reasons.count(reason) for reason in ("certain", "holes", "reconstructed", "depends", "small")},
+        "tried": sum(bool(each.conditions) for each in certain),
+        "argued": sum(bool(each.claim.invariant) for each in certain if not each.conditions),
+        "one_seed": _of_one_seed(certain),
+    }
+
+
+def _of_one_seed(records: Iterable[Record]) -> int:
+    return sum(each.claim.figure is None and len(each.claim.seeds) == 1 for each in records)
 
 
 def _depending(data: ReportData) -> list[Record]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -27,6 +28,8 @@ VERSIONS: dict[str, dict[str, str]] = {
     "an unknown": {"format_version": "v9_of_nobody"},
 }
 """The version entry of a file, by its name in the symptom."""
+OVERRIDES = ("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
+"""Environment variables with which torch.load() reads otherwise than its caller asks."""
 
 Reader = Callable[[Path], object]
 
@@ -138,8 +141,10 @@ def _file_with_payload(version: Mapping[str, str]) -> Iterator[tuple[Path, Path]
 
 
 def _outcome(read: Reader, path: Path) -> str:
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), patch.dict(os.environ):
         warnings.simplefilter("ignore", UserWarning)
+        for name in OVERRIDES:
+            os.environ.pop(name, None)
         try:
             read(path)
         except (*REFUSALS, ValueError):

@@ -103,17 +103,19 @@ def nan_ranks_last(make: Make, seed: int) -> Sequence[Observation]:
 
 @probe("missing-checkpoint-leaves-the-member")
 def missing_checkpoint_leaves_the_member(make: Make, seed: int) -> Sequence[Observation]:
-    """Exploit a source whose file is missing."""
+    """Exploit when the files of all other members are missing."""
     with tempfile.TemporaryDirectory() as folder:
         scheduler = _reported(make, seed, folder)
-        worst, best = scheduler.population[0], scheduler.population[-1]
-        Path(str(best.checkpoint_path)).unlink()
+        worst, *others = scheduler.population
+        paths = [Path(str(each.checkpoint_path)) for each in others]
+        for path in paths:
+            path.unlink()
         before = dict(worst.hyperparams)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             outcome = _outcome(scheduler, worst)
     words = [str(warning.message) for warning in caught if issubclass(warning.category, ResumeWarning)]
-    told = sum(Path(str(best.checkpoint_path)).name in each for each in words)
+    told = sum(path.name in each for path in paths for each in words)
     kept = worst.hyperparams == before and scheduler.exploitation_count == 0
     return [
         equal("exploit of a missing file", "nothing copied", outcome),
@@ -188,12 +190,12 @@ def older_checkpoints_are_removed(make: Make, seed: int) -> Sequence[Observation
 
 @probe("failed-write-keeps-the-old-checkpoint")
 def failed_write_keeps_the_old_checkpoint(make: Make, seed: int) -> Sequence[Observation]:
-    """Report twice for one step, the second time on a full disk. Then let another member copy."""
+    """Report all members but one twice for one step, the second time on a full disk. Then let that one copy."""
     with tempfile.TemporaryDirectory() as folder:
         scheduler = _reported(make, seed, folder)
-        worst, best = scheduler.population[0], scheduler.population[-1]
+        worst, *others = scheduler.population
         with _file_size_limit(4096):
-            failed = _raises(scheduler, best)
+            failed = all(_raises(scheduler, each) for each in others)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResumeWarning)
             outcome = _outcome(scheduler, worst)

@@ -55,7 +55,7 @@ def an_update_works_with_its_own_statistics(make: Make, seed: int) -> Sequence[O
     of_updates: list[Scale] = []
     for _ in range(3):
         timeline.training.clear()
-        model.learn(UPDATE, timeline, reset_num_timesteps=False)
+        model.learn(model.n_steps * model.n_envs, timeline, reset_num_timesteps=False)
         returns = model.rollout_buffer.returns.astype(np.float64)
         of_updates.append((float(returns.mean()), float(returns.std())))
     collecting, training = timeline.collecting[-1], timeline.training[0]

@@ -78,14 +78,13 @@ def a_rollout_is_trained_on_with_its_own_statistics(make: Make, seed: int) -> Se
 def _recorded_targets(model: DistributionalPPO) -> list[Tensor]:
     """Every target from now on, as the loss is given it: what the scale is before or after an update says nothing."""
     recorded: list[Tensor] = []
-    normalise = model.value_scale.normalise
+    losses = model.policy.values.sample_losses
 
-    def recording(returns: Tensor) -> Tensor:
-        scaled = normalise(returns)
-        recorded.append(scaled.double().flatten())
-        return scaled
+    def recording(outputs: Tensor, returns: Tensor) -> Tensor:
+        recorded.append(model.value_scale.normalise(returns).double().flatten())
+        return losses(outputs, returns)
 
-    model.value_scale.normalise = recording  # type: ignore[method-assign]
+    model.policy.values.sample_losses = recording  # type: ignore[method-assign]
     return recorded
 
 

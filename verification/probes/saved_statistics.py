@@ -123,7 +123,7 @@ def damaged_statistics_are_refused_whole(make: Make, seed: int) -> Sequence[Obse
         kept = bool(torch.equal(before, target.policy.state_dict()["action_net.weight"]))
         loaded = saved_and_loaded(make, source, seed)
     return [
-        _steps("step_count after load()", loaded),
+        _steps("step_count after load()", loaded, scaler_of(source).step_count),
         equal("set_parameters() with damaged statistics", "refused", outcome),
         Observation("weights after damaged statistics", "unchanged", "unchanged" if kept else "the source's", kept),
     ]
@@ -140,7 +140,7 @@ def no_statistics_outlive_their_weights(make: Make, seed: int) -> Sequence[Obser
         other.set_parameters({key: state for key, state in parameters.items() if key != "vgs_state"})
     steps = scaler_of(other).step_count
     return [
-        _steps("step_count after set_parameters() with statistics", target),
+        _steps("step_count after set_parameters() with statistics", target, scaler_of(source).step_count),
         equal("step_count after set_parameters() without statistics", 0, steps),
     ]
 
@@ -251,7 +251,7 @@ def a_part_added_later_travels_on_every_path(make: Make, seed: int) -> Sequence[
 def _trained(make: Make, seed: int, *, updates: int, **settings: Any) -> DistributionalPPO:
     model = make.model(seed, n_steps=16, batch_size=24, vgs_warmup_steps=WARM_UP, vgs_alpha=1.0, **settings)
     if updates:
-        model.learn(updates * ROLLOUT)
+        model.learn(updates * model.n_steps * model.n_envs)
     return model
 
 

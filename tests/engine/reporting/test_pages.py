@@ -78,10 +78,22 @@ def test_distinct_faults_that_do_harm_are_counted_by_severity_and_by_who_states_
     assert "confidence low. Reported by the original project, and not checkable here." in index
 
 
+def test_the_index_says_at_which_settings_a_headline_was_measured_and_which_bugs_changed_a_training_run() -> None:
+    bug = measured(simple(2, settings="alpha = 1."), healthy=2, faulty=0)
+    other = measured(simple(3), healthy=2, faulty=0)
+    effects = {bug.claim.id: "- x: -33 %, more than chance", other.claim.id: "- x: -3 %, no more than chance"}
+    index = render_all(data_of((bug, other), facts={"remarks": effects}))["index.md"]
+    assert index.count(" Settings: alpha = 1.\n") == 1
+    assert "1 of them ([TOY-02](bug-report.md#toy-02)) changed the length of episodes by more than chance." in index
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
         ({"basis": "code"}, "1 of the 1 statements are certain"),
+        ({"basis": "code"}, "0 of them also under others, for 0 more an argument"),
+        ({"basis": "code", "invariant": "none matters"}, "0 of them also under others, for 1 more an argument"),
+        ({"basis": "code", "seeds": (0,)}, "and 1 were measured with one seed"),
         ({"basis": "reconstruction"}, "1 are not stated in the form that was tested"),
         ({"basis": "code", "scale": "toy"}, "1 were measured only on a small synthetic problem"),
     ],
