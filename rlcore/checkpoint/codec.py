@@ -20,6 +20,8 @@ from rlcore.types import StateValue
 
 KIND = "__kind__"
 """The key that marks a dict as the form of something that is not a dict."""
+MOST_NUMBERS = 2**24
+"""Of an observation, which has several bounds for each."""
 
 _NUMERIC = "biuf"  # kinds of dtype whose arrays a file can hold as bytes
 _UNNAMED = ("items", "spaces", "value_schedule")  # entries that add no name to the path, as users know their parts
@@ -143,9 +145,10 @@ def _parts_of_array(array: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 
 def _array(*, dtype: object, shape: Any, bytes: Any, axes: Any = None) -> np.ndarray[Any, Any]:
-    numbers = np.frombuffer(bytes.cpu().numpy().tobytes(), _dtype(dtype).newbyteorder("<"))
-    array: np.ndarray[Any, Any] = numbers.reshape(shape).astype(_dtype(dtype))
-    return array if axes is None else np.ascontiguousarray(array.transpose(axes)).transpose(np.argsort(axes))
+    order = range(len(shape)) if axes is None else axes
+    numbers = bytes.cpu().flatten().numpy().view(_dtype(dtype).newbyteorder("<")).reshape(shape)
+    array: np.ndarray[Any, Any] = numbers.transpose(order).astype(_dtype(dtype), order="C")  # the only copy
+    return array.transpose(np.argsort(order))
 
 
 def _dtype(name: object) -> np.dtype[Any]:
@@ -163,6 +166,8 @@ def _torch_dtype(name: str) -> torch.dtype:
 
 
 def _box(*, low: Any, high: Any, bounded_below: Any, bounded_above: Any) -> spaces.Box[Any]:
+    if low.size > MOST_NUMBERS:
+        raise ValueError(f"{low.size} numbers, of at most {MOST_NUMBERS}")
     box = spaces.Box(low, high, low.shape, low.dtype)
     # The bounds of an integer Box do not tell an infinite one from the smallest integer.
     for name, flags in (("bounded_below", bounded_below), ("bounded_above", bounded_above)):

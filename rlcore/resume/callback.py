@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, ConvertCallback, EventCallback
@@ -18,7 +19,7 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 from rlcore.checkpoint import torch_file
 from rlcore.checkpoint.container import locked, refusals_name
 from rlcore.checkpoint.formats import read_model_file
-from rlcore.errors import CheckpointError, SettingError
+from rlcore.errors import CallOrderError, CheckpointError, SettingError
 from rlcore.resume.file import generators_to_go_on, is_running, require_exact, write_exact
 from rlcore.resume.parts import capture_log, capture_noise, put_into_log, restore_generators_of, restore_noise
 from rlcore.state.training import capture_generators
@@ -42,7 +43,8 @@ class _Drawing:
 
 
 class SaveExactly(BaseCallback):
-    """Saves what :func:`load_exact` continues: every ``every`` timesteps, on SIGTERM and Ctrl-C, and at the end.
+    """Saves what :func:`load_exact` continues: every ``every`` timesteps, on SIGTERM and Ctrl-C, and at the end, unless
+    another callback stops ``learn()`` inside of a rollout.
 
     Give it first in a list of callbacks. It saves between an update and the next rollout, as the middle of a rollout
     cannot be continued. After a signal, ``learn()`` saves there and returns; ``stopped_by`` has the signal's number
@@ -72,6 +74,7 @@ class SaveExactly(BaseCallback):
 
     def _on_training_start(self) -> None:
         """
+        :raises CallOrderError: a signal stopped an earlier ``learn()`` of this model
         :raises CheckpointError: the model cannot be saved exactly, another process saves files of this name there, or
             the folder has some of another run
         :raises SettingError: the callback is the child of another, which does not pass on when rollouts begin
@@ -79,6 +82,9 @@ class SaveExactly(BaseCallback):
         if isinstance(self.parent, EventCallback):
             parent = type(self.parent).__name__
             raise SettingError("callback", f"{parent} does not report rollouts to SaveExactly; give both to learn()")
+        if _STOPPED.get(self.model) == self.model.num_timesteps:
+            words = "a signal stopped the training of this model inside of a rollout, so it cannot go on exactly"
+            raise CallOrderError(f"{words}; end the program, and continue with load_exact and the newest file")
         self._saved_at = self.model.num_timesteps
         path = path_of_step(self.folder, self.name, self._saved_at)
         with refusals_name(path):
@@ -142,6 +148,8 @@ class SaveExactly(BaseCallback):
     def _on_training_end(self) -> None:
         if not self._in_rollout:
             self._save(capture_generators())
+        elif self.stopped_by is not None:
+            _STOPPED[self.model] = self.model.num_timesteps
         self._leave()
         vars(self._owner).pop("reset_noise", None)
         _HOLDERS.pop(self._place, ExitStack()).close()
@@ -166,6 +174,8 @@ class SaveExactly(BaseCallback):
             _put_back_handlers()
 
 
+_STOPPED: Final[WeakKeyDictionary[BaseAlgorithm, int]] = WeakKeyDictionary()
+"""Models that a signal has stopped inside of a rollout, with the timestep."""
 _WATCHING: Final[list[SaveExactly]] = []
 _FORMER: Final[dict[int, Any]] = {}
 """The handlers before training, by signal."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -20,9 +21,11 @@ MOST_LAYERS = 1000
 
 
 def _longest(value: object) -> int:
-    """Return the length of the longest list in a description of layers."""
-    parts = list(value.values() if isinstance(value, Mapping) else value) if isinstance(value, list | Mapping) else []
-    return max([len(parts), *map(_longest, parts)])
+    """Return the length of the longest list, tuple or array in a description of layers."""
+    if isinstance(value, np.ndarray | Tensor):
+        return int(np.prod(value.shape))
+    inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return max([len(inside), *map(_longest, inside)])
 
 
 class _Staying(TorchFunctionMode):

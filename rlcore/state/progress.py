@@ -54,6 +54,10 @@ def restore_progress(model: BaseAlgorithm, state: object, least: float = -math.i
     like |= {**dict.fromkeys(WINDOWS), "frozen": [""]}
     rules |= {**dict.fromkeys(WINDOWS, FREE), "frozen": Rule(any_length=True, may_lack=True)}
     fitted = fit(codec.decode(state, "progress_state", {}), like, "progress_state", rules)  # type: ignore[arg-type]
+    if len({fitted[name] is None for name in WINDOWS}) > 1:
+        raise misfit(
+            f"progress_state[{WINDOWS[1]!r}]", f"None where {WINDOWS[0]} is, and only there", fitted[WINDOWS[1]]
+        )
     for name in WINDOWS:
         window = fitted[name]
         if window is None:

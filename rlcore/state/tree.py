@@ -226,7 +226,7 @@ _MOMENTS = {**_COUNTERS, **dict.fromkeys(_SIZES, NOT_NEGATIVE), **dict.fromkeys(
 _SCALARS = {"direction_rms"}
 
 
-_OPTIONS = {"maximize": Rule(0, 0), **dict.fromkeys(("momentum", "dampening"), _UNIT)}
+_OPTIONS = {"maximize": Rule(0, 0), **dict.fromkeys(("momentum", "dampening", "alpha"), _UNIT)}
 
 
 def harmful_option(options: Mapping[str, Any]) -> str | None:

@@ -50,6 +50,7 @@ _LIMITS: Final = {
 }
 """The largest value of each moment of an optimizer that cannot be negative."""
 _RATE: Final = re.compile(r".*: (lr|initial_lr)")
+_COUNT: Final = re.compile(r".*: state: .*|.*: seed")
 _MAY_BE_NONE: Final = ("max_grad_norm", "seed", "target_kl")
 
 _RANGES: Final[Mapping[str, tuple[type, float, float]]] = {
@@ -244,7 +245,7 @@ def _own(model: BaseAlgorithm) -> _States:
     own = {name: value for name in (*names, *tensors) if (value := _attribute(model, name)) is not None}
     for name in names:
         is_optimizer = isinstance(own[name], torch.optim.Optimizer)
-        own[name] = (_stepped(own[name]) if is_optimizer else own[name]).state_dict()
+        own[name] = _state_after_step(own[name]) if is_optimizer else own[name].state_dict()
     return own
 
 
@@ -270,18 +271,18 @@ def _fitted(found: Mapping[str, Any], own: _States, model: BaseAlgorithm) -> tup
     return {name: fitted[name] for name in names}, {name: fitted[name] for name in own if name not in names}
 
 
-def _stepped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """Return a copy that has a state of each parameter, after a step with gradients of zero, and no numbers."""
+def _state_after_step(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return the state of a copy after a step with gradients of zero, so that each parameter has one."""
     import torch
 
-    def on(device: str | None) -> torch.optim.Optimizer:
+    def on(device: str | None) -> dict[str, Any]:
         memo: dict[int, Any] = {id(optimizer.state): defaultdict(dict)}
         for parameter in (each for group in optimizer.param_groups for each in group["params"]):
             memo[id(parameter)] = torch.zeros_like(parameter, device=device).requires_grad_(parameter.requires_grad)
             memo[id(parameter)].grad = torch.zeros_like(parameter, device=device)
         twin = copy.deepcopy(optimizer, memo)
         twin.step()
-        return twin
+        return twin.state_dict()
 
     stepped = attempt(partial(on, "meta"))
     return on(None) if isinstance(stepped, Crash) else stepped  # some look at numbers, and need memory for them
@@ -318,12 +319,14 @@ def _leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _difference(name: str, found: Any, own: Any) -> str:
-    """Say what a value must not be. Of the options of an optimizer, only the learning rates may differ."""
+    """Say what a value must not be. Of the options of an optimizer, only rates and seeds may differ."""
     import torch
 
     if _RATE.fullmatch(name):
         is_rate = type(found) in (int, float) and 0 <= found < math.inf
         return "" if is_rate else f"is {found!r:.80}, not a finite number of at least 0"
+    if _COUNT.fullmatch(name) and type(found) is type(own) is int:
+        return "" if 0 <= found < 2**64 else f"is {found!r:.80}, not a number from 0 to 2^64"
     if not isinstance(own, torch.Tensor):
         return "" if type(found) is type(own) and found == own else f"is {found!r:.80}, and the model has {own!r:.80}"
     value = torch.tensor(float(found)) if type(found) in (int, float) else found  # a count of steps, in older files

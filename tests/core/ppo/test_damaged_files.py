@@ -147,7 +147,7 @@ OF_RUN: list[tuple[str, tuple[Any, ...], Any, str]] = [
     *(("adam", (PROGRESS, "ep_info_buffer"), value, "ep_info_buffer")
       for value in ([1, 2], lambda old: [{**old[0], "l": "9"}], lambda old: [without("r")(old[0])])),
     *(("adam", (PROGRESS, "ep_success_buffer"), value, "ep_success_buffer")
-      for value in (1, ["x"], [[1.0, 2.0], 2.0], [[[1.0], 2.0]], [[]])),
+      for value in (None, 1, ["x"], [[1.0, 2.0], 2.0], [[[1.0], 2.0]], [[]])),
     ("adam", (RANDOM,), {}, RANDOM), ("adam", (RANDOM, "torch"), torch.zeros(3, dtype=torch.uint8), RANDOM),
     ("adam", (RANDOM, "python"), [3, [1, 2], None], RANDOM), ("adam", (RANDOM, "python", 2), "x", RANDOM),
     ("adam", (RANDOM, "numpy", 0), torch.zeros(0, dtype=torch.int64), RANDOM),

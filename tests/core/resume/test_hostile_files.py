@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.utils import FloatSchedule, LinearSchedule
@@ -87,6 +88,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
             ("momentum", np.nan),
             ("momentum", 10),
             ("momentum", "x"),
+            ("alpha", 1.5),
             ("weight_decay", np.inf),
             ("weight_decay", torch.tensor(np.nan)),
         )
@@ -114,6 +116,24 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
         )
     },
     "many layers": ("ppo", lambda c: _kwargs(c).update(net_arch=[1] * 1000), "no policy of the 1000 layers"),
+    **{
+        f"many layers, {kind.__name__}": (
+            "ppo",
+            lambda c, kind=kind: _kwargs(c).update(net_arch=encode(kind([1] * 5000), "")),
+            "no policy of the 5000 layers",
+        )
+        for kind in (np.array, tuple)
+    },
+    "many actions": (
+        "ppo",
+        lambda c: c.update(action_space=encode(spaces.MultiDiscrete([2] * (2**20 + 1)), "")),
+        "action_space has more than 1048576 parts",
+    ),
+    "many observations": (
+        "ppo",
+        lambda c: c.update(observation_space=encode(spaces.Box(0, 1, (2**24 + 1,), np.uint8), "")),
+        "observation_space.*16777217 numbers, of at most 16777216",
+    ),
     "many critics": ("sac", lambda c: _kwargs(c).update(n_critics=10**9), "no policy of the 1000000000 layers"),
     "wide layers": ("ppo", lambda c: _kwargs(c).update(net_arch=[10**6, 10**6]), "policy does not fit"),
     "nested lists": (

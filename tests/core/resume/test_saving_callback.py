@@ -20,7 +20,7 @@ from stable_baselines3.common.callbacks import BaseCallback, EveryNTimesteps
 from stable_baselines3.common.env_util import make_vec_env
 
 from rlcore import ResumableEnv
-from rlcore.errors import CheckpointError, SettingError
+from rlcore.errors import CallOrderError, CheckpointError, SettingError
 from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact, save_exact
 from rlcore.resume.callback import SIGNALS, saved_steps
 from tests.core.resume.small_models import Stateless, ppo, sac
@@ -148,6 +148,13 @@ def test_two_of_them_hear_a_signal_and_leave_the_handlers_as_they_were(tmp_path:
             (each.folder / "exact_16.zip").unlink()
         with pytest.raises(KeyboardInterrupt):
             interrupt()
+
+
+def test_a_model_that_a_signal_has_stopped_does_not_train_on(tmp_path: Path) -> None:
+    model = ppo().learn(64, callback=[SaveExactly(tmp_path, every=NEVER), Call(10, interrupt)])
+    with pytest.raises(CallOrderError, match=r"continue with load_exact and the newest file"):
+        model.learn(64, callback=SaveExactly(tmp_path, every=NEVER), reset_num_timesteps=False)
+    assert saved_steps(tmp_path, "exact") == [16]
 
 
 def test_a_training_inside_of_another_leaves_its_handlers_to_that(tmp_path: Path) -> None:

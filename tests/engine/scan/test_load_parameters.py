@@ -418,8 +418,28 @@ def test_what_would_cost_more_than_the_model_needs_is_refused(kind: str) -> None
     refused(changed_file(model_file("PPO"), **members), new_model("PPO"), said)
 
 
-def test_an_optimizer_that_looks_at_numbers_is_restored() -> None:
-    changes = {"policy_kwargs": {"optimizer_class": torch.optim.ASGD}}
+class Counts(torch.optim.SGD):
+    """Counts on its own, and gives its state as plain numbers, with a seed."""
+
+    def __init__(self, params: Any, lr: float) -> None:
+        super().__init__(params, lr)
+        self.param_groups[0]["seed"] = int(torch.randint(1000, ()))
+
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            for each in group["params"]:
+                self.state[each]["count"] = self.state[each].get("count", 0) + 1
+        return super().step(closure)
+
+    def state_dict(self) -> Any:
+        for group in self.param_groups:
+            assert all(each.sum().item() is not None for each in group["params"])
+        return super().state_dict()
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.ASGD, Counts])
+def test_an_optimizer_that_looks_at_numbers_is_restored(optimizer: Any) -> None:
+    changes = {"policy_kwargs": {"optimizer_class": optimizer}}
     saved, model, file = new_model("PPO", **changes).learn(32), new_model("PPO", **changes), io.BytesIO()
     saved.save(file)
     load(file.getvalue(), model)
