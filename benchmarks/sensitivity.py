@@ -200,7 +200,7 @@ def run(minutes: float, processes: int, only: str, *, again: bool) -> int:
         draw.shuffle(left)
         left.sort(key=lambda each: groups[each[0]][0].kind == "figure")
         write(found, shown)
-        for number, (_, own, _) in enumerate(pool.imap_unordered(measure, left) if minutes else ()):
+        for number, (_, own, _) in enumerate(pool.imap_unordered(measure, left)):
             found += own
             write(found, shown)
             if time.monotonic() > ends:

@@ -20,8 +20,8 @@ from rlcore.types import StateValue
 
 KIND = "__kind__"
 """The key that marks a dict as the form of something that is not a dict."""
-MOST_NUMBERS = 2**24
-"""Of an observation, which has several bounds for each."""
+MOST_NUMBERS, MOST_CHOICES = 2**24, 2**20
+"""Of a space; Stable-Baselines3 makes objects for each of several choices."""
 
 _NUMERIC = "biuf"  # kinds of dtype whose arrays a file can hold as bytes
 _UNNAMED = ("items", "spaces", "value_schedule")  # entries that add no name to the path, as users know their parts
@@ -165,10 +165,14 @@ def _torch_dtype(name: str) -> torch.dtype:
     return dtype
 
 
+def _limited(numbers: np.ndarray[Any, Any], most: int) -> np.ndarray[Any, Any]:
+    if numbers.size > most:
+        raise ValueError(f"{numbers.size} numbers, of at most {most}")
+    return numbers
+
+
 def _box(*, low: Any, high: Any, bounded_below: Any, bounded_above: Any) -> spaces.Box[Any]:
-    if low.size > MOST_NUMBERS:
-        raise ValueError(f"{low.size} numbers, of at most {MOST_NUMBERS}")
-    box = spaces.Box(low, high, low.shape, low.dtype)
+    box = spaces.Box(_limited(low, MOST_NUMBERS), high, low.shape, low.dtype)
     # The bounds of an integer Box do not tell an infinite one from the smallest integer.
     for name, flags in (("bounded_below", bounded_below), ("bounded_above", bounded_above)):
         setattr(box, name, flags.astype(bool).reshape(low.shape))
@@ -203,7 +207,7 @@ _FORMS: dict[type, _Form] = {
     spaces.MultiDiscrete: _Form(
         "MultiDiscrete",
         _attributes("nvec", "start"),
-        lambda nvec, start: spaces.MultiDiscrete(nvec, nvec.dtype.type, start=start),
+        lambda nvec, start: spaces.MultiDiscrete(_limited(nvec, MOST_CHOICES), nvec.dtype.type, start=start),
     ),
     spaces.MultiBinary: _Form("MultiBinary", _attributes("n"), lambda n: spaces.MultiBinary(n)),
     spaces.Dict: _Form(

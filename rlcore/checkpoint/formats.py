@@ -34,8 +34,6 @@ FORMATS_OF_MODELS: Final = ("model_v1", "exact_v1")
 """What a model's own ``save`` writes. Earlier versions wrote the second for algorithms of Stable-Baselines3."""
 
 SPACES: Final = ("observation_space", "action_space")
-MOST_PARTS: Final = 2**20
-"""Of an action, or of an observation of discrete numbers, for each of which a network has outputs or inputs."""
 
 DEFAULT_ALGORITHM: Final = "DistributionalPPO"
 """The algorithm of earlier files, which do not name it."""
@@ -260,15 +258,12 @@ def read_content(content: Mapping[Any, Any], path: Any) -> dict[str, Any]:
 def decode_spaces(content: Mapping[str, Any], objects: Mapping[str, object]) -> dict[str, Any]:
     """Return ``observation_space`` and ``action_space``.
 
-    :raises StateError: one of them is not a space, or has more parts than a network has outputs
+    :raises StateError: one of them is not a space
     """
     decoded = {name: codec.decode(content[name], name, objects) for name in SPACES}
     for name, space in decoded.items():
         if not isinstance(space, spaces.Space):
             raise StateError(f"{name} is not a space; the file is damaged")
-        limited = ("nvec", "low") if name == "action_space" else ("nvec",)
-        if any(np.size(getattr(space, each, ())) > MOST_PARTS for each in limited):
-            raise StateError(f"{name} has more than {MOST_PARTS} parts; the file is damaged")
     return decoded
 
 

@@ -31,7 +31,7 @@ from rlcore.checkpoint.container import unusable
 from rlcore.checkpoint.torch_file import quoted
 from rlcore.errors import SettingError, StateError
 from rlcore.state.training import generator_from_state, generator_state
-from rlcore.state.tree import FREE, LARGEST_COUNT, SAME, Rule, fit, misfit
+from rlcore.state.tree import FREE, LARGEST_COUNT, SAME, Rule, fit
 from rlcore.types import StateDict, StateValue
 
 Template = Mapping[Any, StateValue]
@@ -98,9 +98,6 @@ def fitted(state: Any, template: Template, where: str) -> dict[str, Any]:
     :raises StateError: an attribute is missing, unknown, or has a value of the wrong type or shape
     """
     values: dict[str, Any] = fit(state, template, where, _RULES)
-    for name in SETTINGS_OF_NORMALIZER.keys() & values.keys():
-        if values[name] != values[name]:
-            raise misfit(f"{where}[{name!r}]", "a number", values[name])
     for name in [name for name, value in values.items() if isinstance(value, torch.Tensor)]:
         # In its own precision, which changes between the steps of some environments.
         values[name] = np.array(state[name].cpu().numpy())[()]

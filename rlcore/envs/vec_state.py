@@ -36,7 +36,7 @@ from rlcore.envs.resumable import (
     saved,
 )
 from rlcore.errors import StateError
-from rlcore.state.tree import FREE, NOT_NEGATIVE, SAME, Rule, fit, misfit
+from rlcore.state.tree import FREE, NOT_NEGATIVE, SAME, Rule, fit
 from rlcore.types import StateDict, StateValue
 
 # Attributes by exact types: a subclass may keep more, so it has to answer for itself.
@@ -122,8 +122,6 @@ def restore_env_state(env: VecEnv, state: StateDict) -> None:
     require_like(state, form, lambda each: " of ".join([*(entry["layer"] for entry in each["wrappers"]), "a VecEnv"]))
     rules = {"layer": SAME, "environments": FREE, "state": FREE, "monitors": Rule(may_lack=True)}
     record = fit(state, form, "env_state", {**rules, "seeds": Rule(0, 2**64 - 1, optional=True)})
-    if record["seeds"] is None:
-        raise misfit("env_state['seeds']", f"a list of {env.num_envs} entries", None)
     known: list[tuple[object, dict[str, Any]]] = [(env.unwrapped, {"_seeds": record["seeds"]})]
     for layer, entry in zip(layers, record["wrappers"], strict=True):
         if type(layer) is VecFrameStack:
@@ -134,16 +132,12 @@ def restore_env_state(env: VecEnv, state: StateDict) -> None:
             known.append((layer, fitted(entry["state"], _layer_state(layer), entry["layer"])))
         else:
             layer.set_state(entry["state"])
-    _restore_environments(env.unwrapped, record["environments"])
-    for target, values in known:
-        assign(target, values)
-
-
-def _restore_environments(base: VecEnv, states: Any) -> None:
-    for position, each in enumerate(states):
-        problem = base.env_method("try_set_state", each, indices=position)[0]
+    for position, each in enumerate(record["environments"]):
+        problem = env.unwrapped.env_method("try_set_state", each, indices=position)[0]
         if problem is not None:
             raise StateError(f"environment {position}: {problem}")
+    for target, values in known:
+        assign(target, values)
 
 
 def number_of_envs(state: Any) -> int:

@@ -181,18 +181,29 @@ def load_exact(
         raise CheckpointError(
             path_of(path), f"is of {quoted(name)}, and algorithm={asked} is asked for; give its class"
         )
-    if issubclass(found, DistributionalPPO):
-        loaded: Any = found.load(existing(path), env, device=device or "auto", custom_objects=objects)
-        with refusals_name(path):
-            _require_env(loaded.env, record, objects)
-            drawn = loaded.pending_state.get("rng_state")
-            reason = resume_run(loaded) if drawn else "the file has no state of the random generators"
-            if reason is not None:
-                raise StateError(f"training could not continue exactly: {reason}")
-            generators = {**capture_generators_of(loaded), "global": drawn}
-        loaded.pending_state.clear()
-        _GENERATORS[loaded] = loaded.num_timesteps, generators
-        return loaded  # type: ignore[no-any-return]
+    load = _load_distributional if issubclass(found, DistributionalPPO) else _load_stock
+    model = load(path, record, env, found, objects, device)
+    _GENERATORS[model] = model.num_timesteps, capture_generators_of(model)
+    return model
+
+
+def _load_distributional(
+    path: Any, record: Mapping[str, Any], env: GymEnv, found: Any, objects: dict[str, object], device: str | None
+) -> BaseAlgorithm:
+    loaded: Any = found.load(existing(path), env, device=device or "auto", custom_objects=objects)
+    with refusals_name(path):
+        _require_env(loaded.env, record, objects)
+        has_drawn = "rng_state" in loaded.pending_state
+        reason = resume_run(loaded) if has_drawn else "the file has no state of the random generators"
+        if reason is not None:
+            raise StateError(f"training could not continue exactly: {reason}")
+    loaded.pending_state.clear()
+    return loaded  # type: ignore[no-any-return]
+
+
+def _load_stock(
+    path: Any, record: Mapping[str, Any], env: GymEnv, found: Any, objects: dict[str, object], device: str | None
+) -> BaseAlgorithm:
     vec_env, before = found._wrap_env(maybe_make_env(env, 0)), capture_generators()
     try:
         with refusals_of(path, "the model", objects):
@@ -215,7 +226,6 @@ def load_exact(
     except BaseException:
         apply_generators(before)
         raise
-    _GENERATORS[model] = model.num_timesteps, record["state"]["generators"]
     return model
 
 

@@ -23,8 +23,8 @@ FORM: dict[str, Any] = {**dict.fromkeys(COUNTERS, 0), "_current_progress_remaini
 def capture_progress(model: BaseAlgorithm) -> StateDict:
     """Return counters, what a file can hold of the window of finished episodes, and which parameters are frozen."""
     state: StateDict = {name: plain(getattr(model, name)) for name in FORM if hasattr(model, name)}
-    totals = {name: state[name] for name in COUNTERS if name in state}  # a float after learn(1e5)
-    state |= {name: int(each) for name, each in totals.items() if isinstance(each, float) and each.is_integer()}
+    if model._total_timesteps % 1 == 0:
+        state["_total_timesteps"] = int(model._total_timesteps)  # a float after learn(1e5)
     for name in WINDOWS:
         window = getattr(model, name)
         state[name] = None if window is None else [_storable(entry) for entry in window]

@@ -34,9 +34,11 @@ class Rule:
 
     :param least: smallest number, or element of a tensor
     :param most: largest number, or element of a tensor
-    :param finite: False allows NaN and infinity; an element that is infinite in the template may be so in any case
+    :param finite: False allows infinity, and NaN where there are no limits; an element that is infinite in the template
+        may be so in any case
     :param whole: a whole number, as a number or as a tensor without dimensions; it is returned in the template's form
-    :param optional: None is allowed; where the template is None, every number and tensor of numbers is, too
+    :param optional: None is allowed, in a list for its entries; where the template is None, every number and tensor of
+        numbers is, too
     :param may_lack: the dict may lack the entry; the fitted one lacks it as well
     :param any_length: a tensor has any size in its first dimension; a list any length, its entries are fitted to the
         first entry of the template
@@ -58,7 +60,9 @@ class Rule:
         """Return whether an int or float lies within the limits."""
         if type(number) is float and not math.isfinite(number) and self.finite:
             return False
-        return number != number or (self.least <= number <= self.most and not LARGEST_FLOAT < abs(number) < math.inf)
+        if number != number:
+            return (self.least, self.most) == (-math.inf, math.inf)
+        return self.least <= number <= self.most and not LARGEST_FLOAT < abs(number) < math.inf
 
     def __str__(self) -> str:
         if self.most == math.inf:
@@ -111,7 +115,7 @@ def misfit(where: str, wanted: str, found: object) -> StateError:
 
 def _fit(saved: object, like: object, where: str, rules: Rules, named: Rule | None) -> Any:
     rule = named or (COUNT if type(like) is int else FINITE)
-    if rule.free or (rule.optional and saved is None):
+    if rule.free or (rule.optional and saved is None and not isinstance(like, list)):
         return saved
     if isinstance(like, Mapping):
         return _fit_dict(saved, like, where, rules)

@@ -84,7 +84,7 @@ class Executor(ABC):
     def run(self, jobs: Sequence[Job[Any, Any]], on_progress: Progress = no_progress) -> list[Ended[Any]]:
         """Run jobs, which are started in their order.
 
-        :param on_progress: called first, after each task, and at least every second
+        :param on_progress: called first, when tasks have ended, and at least every second
         :raises KeyboardInterrupt: after the workers have been stopped
         """
         waiting = deque(range(len(jobs)))
@@ -97,14 +97,11 @@ class Executor(ABC):
                     number = waiting.popleft()
                     job = jobs[number]
                     running[submit(job.function, job.task)] = number, time.monotonic()
-                done = wait(running, POLL, FIRST_COMPLETED).done
-                for future in done:
+                for future in wait(running, POLL, FIRST_COMPLETED).done:
                     number, started = running.pop(future)
                     found[number] = self._ended(future, time.monotonic() - started)
                     jobs[number].note(jobs[number].task, found[number])
-                    on_progress(len(found), len(jobs))
-                if not done:
-                    on_progress(len(found), len(jobs))
+                on_progress(len(found), len(jobs))
         return [found[number] for number in range(len(jobs))]
 
     @abstractmethod

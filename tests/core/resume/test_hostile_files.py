@@ -127,7 +127,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "many actions": (
         "ppo",
         lambda c: c.update(action_space=encode(spaces.MultiDiscrete([2] * (2**20 + 1)), "")),
-        "action_space has more than 1048576 parts",
+        "action_space.*1048577 numbers, of at most 1048576",
     ),
     "many observations": (
         "ppo",
