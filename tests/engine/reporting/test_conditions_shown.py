@@ -106,7 +106,7 @@ def test_conditions_of_a_fix_have_a_table_of_their_own() -> None:
     assert "The claim under other conditions:" not in text
     assert "| x | does not cure | 2.5 times (2 to 3) |" in text
     assert "its fix: **UNDECIDED**" in text
-    assert "do not decide it: [1 claims]" in ours(record)["index.md"]
+    assert "another verdict, or none: [1 claims]" in ours(record)["index.md"]
     assert "| All statements | 1 | 0 | 0 | 0 | 1 | 0 |" in ours(record)["index.md"]
     assert "[TOY-01](" in ours(record)["wrong-statements.md"].partition("## Verdicts that depend")[2]
 

@@ -72,8 +72,8 @@ def test_distinct_faults_that_do_harm_are_counted_by_severity_and_by_who_states_
     found = measured(simple(4, kind="finding", assessed="critical"), healthy=2, faulty=0)
     reported = measured(simple(6, kind="finding", assessed="critical", basis="reported"), healthy=2, faulty=0)
     index = render_all(data_of((reported, stated, again, harmless, found)))["index.md"]
-    assert "- Bugs: 3 distinct faults do harm if they are planted: 3 critical. Documents state 1 of them; 1 we" in index
-    assert "1 the original project reported, which cannot be checked here (critical among them: [TOY-06]" in index
+    assert "- Bugs: 3 distinct faults do harm if they are planted: 3 critical. Documents state 1 of them, and we" in index
+    assert "1 more were reported by the original project, which cannot be checked, so their confidence is low (critical" in index
     assert re.findall(r"^\d\. \*\*\[(TOY-\d+)\]", index, re.MULTILINE) == ["TOY-02", "TOY-04", "TOY-06"]
     assert "confidence low. Reported by the original project, and not checkable here." in index
 
@@ -84,16 +84,16 @@ def test_the_index_says_at_which_settings_a_headline_was_measured_and_which_bugs
     effects = {bug.claim.id: "- x: -33 %, more than chance", other.claim.id: "- x: -3 %, no more than chance"}
     index = render_all(data_of((bug, other), facts={"remarks": effects}))["index.md"]
     assert index.count(" Settings: alpha = 1.\n") == 1
-    assert "1 of them ([TOY-02](bug-report.md#toy-02)) changed the length of episodes by more than chance." in index
+    assert "only [TOY-02](bug-report.md#toy-02) changed the length of episodes by more than chance." in index
 
 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"basis": "code"}, "1 of the 1 statements are certain"),
-        ({"basis": "code"}, "0 of them also under others, for 0 more an argument"),
-        ({"basis": "code", "invariant": "none matters"}, "0 of them also under others, for 1 more an argument"),
-        ({"basis": "code", "seeds": (0,)}, "and 1 were measured with one seed"),
+        ({"basis": "code"}, "For 1 of the 1 statements the verdict is certain"),
+        ({"basis": "code"}, "0 were tried under several conditions, and for 0 more an argument"),
+        ({"basis": "code", "invariant": "none matters"}, "0 were tried under several conditions, and for 1 more an argument"),
+        ({"basis": "code", "seeds": (0,)}, "and 1 had one seed"),
         ({"basis": "reconstruction"}, "1 are not stated in the form that was tested"),
         ({"basis": "code", "scale": "toy"}, "1 were measured only on a small synthetic problem"),
     ],
@@ -125,7 +125,7 @@ def test_statements_and_findings_are_counted_apart_and_each_once() -> None:
     assert "| All statements | 2 | 1 | 1 | 0 | 0 |" in index
     assert "| Findings of our own | 2 | 1 | 1 | 0 | 0 |" in index
     assert "\n\n4 claims: " in index
-    assert "measurement contradicts 1 of 2, and 1 findings of ours contradict" in texts["index.md"]
+    assert "Measurement contradicts 1 of 2 statements, and 1 findings of ours contradict" in texts["index.md"]
     assert "These 2 have 2 causes." in texts["index.md"]
     table = index.partition("## Every claim")[2]
     sources = dict(re.findall(r"^\| \[([A-Z0-9-]+)\][^|]*\| (\w+) \|", table, re.MULTILINE))
