@@ -226,5 +226,5 @@ def test_a_claim_has_its_evidence_and_the_lines_that_it_cites(text: str) -> None
 def test_all_but_the_index_and_the_claims_is_folded(text: str) -> None:
     opened = re.findall(r'<section id="([\w-]+)">\n(<details><summary>.*</summary>)?', text)
     assert opened == [("index", ""), ("all-claims", ""), ("claims", "<details><summary>Claims</summary>")]
-    assert "The code under test has none of them" in part(render_html(data()), '<section id="index">')
+    assert "<code>rlcore</code> has none of them" in part(render_html(data()), '<section id="index">')
     assert re.search(r"<h2>Document 002: .*</h2>\n<details><summary>599 lines</summary>", text)

@@ -61,7 +61,7 @@ def test_a_page_without_claims_is_a_hole_that_says_so(name: str) -> None:
 
 def test_the_index_of_nothing_can_be_read() -> None:
     text = render_all(data_of())["index.md"]
-    assert "- Bugs: 0 distinct faults do harm if they are planted. The code under test has none of them" in text
+    assert "- Bugs: 0 distinct faults do harm if they are planted. `rlcore` has none of them" in text
     assert text.count("\nNone.\n") == 2
 
 
@@ -90,7 +90,7 @@ def test_the_index_says_at_which_settings_a_headline_was_measured_and_which_bugs
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"basis": "code"}, "For 1 of the 1 statements the verdict is certain"),
+        ({"basis": "code"}, "For 1 of the 1 statements the verdict is direct"),
         ({"basis": "code"}, "0 were tried under several conditions, and for 0 more an argument"),
         ({"basis": "code", "invariant": "none matters"}, "under several conditions, and for 1 more an argument"),
         ({"basis": "code", "seeds": (0,)}, "and 1 had one seed"),
