@@ -222,8 +222,9 @@ class SB3Adapter(Adapter):
         return buffer.returns, buffer.values, buffer.advantages
 
     def advantage_inputs(self, model: BaseAlgorithm) -> Mapping[str, Any]:
-        """Arrays of the rollout buffer, and the arguments with which it computes them."""
-        buffer = _on_policy(model).rollout_buffer
+        """Arrays of the rollout buffer, and the settings of the model with which it has to compute them."""
+        trained = _on_policy(model)
+        buffer = trained.rollout_buffer
         given: dict[str, Any] = {}
         compute = buffer.compute_returns_and_advantage
 
@@ -234,8 +235,8 @@ class SB3Adapter(Adapter):
         vars(buffer)["compute_returns_and_advantage"] = noted
         self.rollout(model)
         del vars(buffer)["compute_returns_and_advantage"]
-        names = ("advantages", "rewards", "values", "episode_starts", "gamma", "gae_lambda")
-        return {**given, **{name: getattr(buffer, name) for name in names}}
+        kept = {name: getattr(buffer, name) for name in ("advantages", "rewards", "values", "episode_starts")}
+        return {**given, **kept, "gamma": trained.gamma, "gae_lambda": trained.gae_lambda}
 
     def normalizer_state(self, model: BaseAlgorithm) -> Mapping[str, Any]:
         """The running means and variances of VecNormalize, and of Gymnasium's wrappers inside of vectors."""

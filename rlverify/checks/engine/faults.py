@@ -217,6 +217,11 @@ def _move_target(_inner: Adapter, found: Sequence[Any], _model: Any) -> None:
         parameter.data.add_(1e-3)
 
 
+def _train_target(inner: Adapter, _trace: Any, model: Any, _steps: int) -> None:
+    for target in inner.target_modules(model):
+        inner.optimizers(model)[0].param_groups[0]["params"].extend(target.parameters())
+
+
 UNREPEATABLE = before(
     "learn",
     "draw from a generator without a seed in learn()",
@@ -232,6 +237,7 @@ SHARING = _sharing("share tensors in set_parameters()", _share_parameters)
 SHARING_MOMENTS = _sharing("share the optimizer's state in set_parameters()", _share_moments)
 REPLACED_PARAMETER = after("learn", "replace a parameter after learn()", _replace_parameter)
 PART_OF_A_TARGET = instead("learn", "leave one tensor of a target network as it was", _leave_a_part)
+TRAINED_TARGET = after("learn", "give an optimizer the parameters of a target network", _train_target)
 STARTS_AGAIN = before(
     "learn",
     "reset the environment at the start of learn()",

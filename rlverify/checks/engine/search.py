@@ -84,7 +84,9 @@ class Search:
         if not self._is_exact_without(()):
             opaque = self.session.run(self._opaque)
             tried = f"copying all {len(lost)} leaves that differ does not make it exact"
-            left = "the order of parameters, a stream of random numbers, or state outside the model"
+            left = (
+                "the order of parameters, gradients that add up, a stream of random numbers, or state outside the model"
+            )
             hidden = f"what is inside of {listed(opaque)}, {left}" if opaque else left
             return failing("", why=f"{tried}; what is lost is one of: {hidden}", causes=(UNKNOWN,))
         parts = dict.fromkeys(map(part_of, everything))

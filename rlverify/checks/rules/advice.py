@@ -7,7 +7,8 @@ from typing import Final
 
 REMEDIES: Final[dict[str, str]] = {
     "deterministic": "Seed the model, its environment and your own generators in the factory. Where all is seeded, "
-    "look for sets that are iterated, threads, and times that are used as values.",
+    "look for sets that are iterated, threads, times that are used as values, and values of classes and modules that "
+    "outlive a model.",
     "observing_changes_nothing": "Act in evaluation mode, on copies of what acting changes, and draw exploration from "
     "a generator of its own.",
     "pieces_equal_whole": "Set up in the constructor, not in learn(), what has to last longer than one call. "
@@ -16,7 +17,7 @@ REMEDIES: Final[dict[str, str]] = {
     "optimizers_hold_the_parameters": "Make the optimizer after the last change of the network, with all parameters.",
     "learning_rate_zero_freezes": "Read the learning rate of the parameter groups in every step.",
     "targets_start_equal": "Copy the whole state_dict() to the target, with its buffers, when both exist.",
-    "targets_follow": "Update the target over its whole state_dict(), or copy the buffers after each update.",
+    "targets_follow": "Copy the whole state_dict(), buffers included, to a network of its own at each update of it.",
     "set_parameters_copies": "Copy tensors in get_parameters() or set_parameters(): copy.deepcopy() of the whole.",
     "learning_rate_takes_effect": "Read the setting when it is used, or write it to all groups when it is set.",
     "unknown_settings_are_refused": "Raise an error for names that no code reads.",

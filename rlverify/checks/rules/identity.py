@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine import faults as faults
@@ -133,8 +133,20 @@ def targets_start_equal(session: SubjectSession) -> CheckFinding:
     targets = session.adapter.target_modules(model)
     if not targets:
         raise NotSupportedError("the model has no target networks")
+    if trained := _trained_target(session, model):
+        return failing(f"the target {trained} is trained: {IS_THE_NETWORK}", where=trained)
     different = [type(each).__name__ for each in targets if _twin(session, model, each) is None]
     return failing(f"no network equals the target {different[0]}", where=different[0]) if different else passing()
+
+
+IS_THE_NETWORK: Final = "an optimizer has its parameters, which may be those of the network that it follows"
+
+
+def _trained_target(session: SubjectSession, model: Any) -> str:
+    """Where the model has a target network of which an optimizer has a parameter; empty if there is none."""
+    held = _held(session, model)
+    trained = (each for each in session.adapter.target_modules(model) if held & {*map(id, each.parameters())})
+    return next((place_of(model, each) for each in trained), "")
 
 
 def _twin(session: SubjectSession, model: Any, target: Any) -> Any:
@@ -146,12 +158,13 @@ def _twin(session: SubjectSession, model: Any, target: Any) -> Any:
     return next((each for each in same if digests(dict(each.state_dict())) == state), None)
 
 
-@rule("identity", "high", rests_on=["targets_start_equal"], faults=[faults.PART_OF_A_TARGET])
+@rule("identity", "high", rests_on=["targets_start_equal"], faults=[faults.PART_OF_A_TARGET, faults.TRAINED_TARGET])
 @in_a_process
 def targets_follow(session: SubjectSession) -> CheckFinding:
     """Training that moves a target network moves all of each that moves in the network it follows, buffers included.
 
-    A target with the parameters of one network and the batch statistics of another gives values of neither.
+    A target with the parameters of one network and the batch statistics of another gives values of neither. One that
+    became the network itself, as the same object or as one that an optimizer trains, no longer lags.
     """
     model = session.make()
     targets = session.adapter.target_modules(model)
@@ -160,6 +173,8 @@ def targets_follow(session: SubjectSession) -> CheckFinding:
         raise NotSupportedError("the model has no target networks; if it has, name them in Adapter.target_modules()")
     before = [[_floats(each) for each in pair] for pair in pairs]
     _train(session, model)
+    if trained := _trained_target(session, model):
+        return failing(f"after training, the target {trained} is trained: {IS_THE_NETWORK}", where=trained)
     changed = [
         [set(unequal(was, _floats(each))) for was, each in zip(old, pair, strict=True)]
         for old, pair in zip(before, pairs, strict=True)

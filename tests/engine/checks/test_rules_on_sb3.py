@@ -278,6 +278,32 @@ def test_a_target_that_stays_fails_where_that_of_the_library_moves() -> None:
     assert "your code never moves one, or later" in record.finding.seen
 
 
+class BecomesItsTarget(DQN):
+    """Assigns the network where it has to copy it."""
+
+    def train(self, *arguments: Any, **options: Any) -> None:
+        super().train(*arguments, **options)
+        self.policy.q_net_target = self.policy.q_net
+
+
+def test_a_target_that_becomes_the_network_that_it_follows_fails() -> None:
+    found = checked(partial(BecomesItsTarget, "MlpPolicy", "CartPole-v1", **SMALL), "targets_follow").finding
+    assert found.seen.startswith("after training, the target q_net is trained: an optimizer has its parameters")
+
+
+class EqualReturns(PPO):
+    """Computes advantages with a lambda that is not that of its settings."""
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self.rollout_buffer.gae_lambda = 1.0
+
+
+def test_advantages_are_those_of_the_settings_of_the_model() -> None:
+    make = partial(EqualReturns, "MlpPolicy", "CartPole-v1", **ON)
+    assert checked(make, "advantages_are_generalised").status is Status.FAIL
+
+
 class Anchored(PPO):
     """Follows with the head of its values and not with their trunk, in networks of its own."""
 

@@ -238,6 +238,11 @@ class LeavesPartOfTarget(Tiny):
         self.target.bias.data.copy_(old)
 
 
+class IsItsTarget(Tiny):
+    def make_target(self) -> torch.nn.Linear:
+        return self.net
+
+
 class CannotLoad(Tiny):
     def load(self, folder: Path) -> None:
         super().load(folder)
@@ -365,6 +370,7 @@ DEFECTS = {
             "1 of 2 tensors of target networks stay as they were: target.bias",
             "target.bias",
         ),
+        Defect(IsItsTarget, "targets_start_equal", "the target net is trained: an optimizer has", "net"),
         Defect(
             CannotLoad, "load_returns_a_model", "load() raises ValueError: the file is of another version", "load()"
         ),
