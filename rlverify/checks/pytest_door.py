@@ -40,11 +40,14 @@ def parametrize_with_checks(
     :param checks: names of the checks; by default all
     :param tier: of all subjects, such as ``smoke``; by default each one's own
     :param strict: whether a failure that the library's own class has as well fails the test; it is an xfail otherwise
+    :raises TypeError: if a factory is given instead of subjects
     :raises ValueError: if two subjects have one name, there is nothing to check, or there is no such tier
     :raises UnknownRuleError: if there is no check of a name
     """
     import pytest
 
+    if callable(subjects):
+        raise TypeError("parametrize_with_checks takes a list; write [subject(make)]")
     every = [one for each in subjects for one in (each.subjects if isinstance(each, Suite) else [each])]
     if tier is not None:
         every = [replace(each, tier=tier_named(tier)) for each in every]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -137,12 +138,14 @@ def _gate_of_suites(root: Path, names: tuple[str, ...], files: Mapping[str, Path
 
 
 def _base(project: Project, asked: str | None) -> Base | None:
-    """The commit to compare with; where Git does not know the one that is asked for, a line says so."""
+    """The commit to compare with; where Git does not know the commit that a push replaced, a line says so."""
     if not asked or not asked.strip("0"):  # GitHub names the commit before a new branch by zeros
         return known_base(project)
     try:
         return find_base(project, asked)
     except UnknownChangesError as error:
+        if not re.fullmatch("[0-9a-f]{40}", asked):
+            raise
         mention(f"note: {error}; of figures, only a sample is repeated")
         return None
 

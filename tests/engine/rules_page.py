@@ -21,6 +21,9 @@ that a function without arguments makes; `--check NAME` and `--family NAME` choo
 
 A pass is *proven* if the check fails once a fault is planted into the subject. Each section lists these faults. Of
 several faults one is enough; the record says how many were detected, and names the others.
+
+No check knows what a loss should be: a wrong clipping range, coefficient or sign is seen only where it breaks one of
+these rules. For such a bug write [a claim of your own](tutorial/first-claim.md).
 """
 
 ADAPTER: Final = """\

@@ -179,3 +179,8 @@ def test_the_tests_of_a_subject_share_what_they_rest_on(tmp_path: Path) -> None:
 @parametrize_with_checks([subject(Tiny, name="here", adapter=TinyAdapter())], checks=["deterministic"])
 def test_the_check_returns_its_record(check) -> None:  # type: ignore[no-untyped-def]
     assert check().outcome == "pass, proven by 1 fault"
+
+
+def test_a_factory_in_place_of_subjects_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"takes a list; write \[subject\(make\)\]"):
+        parametrize_with_checks(lambda: None)  # type: ignore[arg-type]

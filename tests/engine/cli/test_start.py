@@ -83,7 +83,11 @@ def test_the_workflow_installs_what_is_installed_here(
         (folder / "direct_url.json").write_text(origin, encoding="utf-8")
     monkeypatch.setattr("rlverify.cli.start_commands.distribution", lambda _: Distribution.at(folder))
     done = rlverify_here("init", cwd=repository)
-    doubt = "" if " @ " in installed else ", which your package index must have"
+    doubt = (
+        ""
+        if " @ " in installed
+        else ", which your package index must have; else write where yours comes from: rlverify @ git+URL"
+    )
     assert f"the workflow installs {installed}{doubt}\n" in done.stdout
     workflow = (repository / ".github" / "workflows" / "rlverify.yml").read_text(encoding="utf-8")
     assert f'- run: pip install pytest "{installed}"\n' in workflow

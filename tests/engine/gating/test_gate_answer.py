@@ -110,7 +110,9 @@ def test_the_answer_to_a_regression_is_one_block_a_cause(regressed: Answer) -> N
 
 
 def test_without_a_known_base_no_change_is_named(regressed: Answer) -> None:
-    done = rlverify_here("gate", "--base", "no-such-branch", cwd=regressed.folder)
+    typo = rlverify_here("gate", "--base", "no-such-branch", cwd=regressed.folder)
+    assert (typo.returncode, "Git knows no commit 'no-such-branch'" in typo.stdout + typo.stderr) == (2, True)
+    done = rlverify_here("gate", "--base", "5" * 40, cwd=regressed.folder)  # as after a push that replaced commits
     lines = done.stdout.splitlines()
     assert not any("(changed)" in line or line.startswith("changed code") for line in lines)
     assert "  first suspect: toyproject/target.py" in lines  # where a run crashed
@@ -181,7 +183,7 @@ def test_code_that_a_run_cannot_import_makes_its_claim_fall(committed: Path, tmp
     ("arguments", "closed"),
     [
         (("--json", "/dev/stdout"), "stdout"),
-        (("--base", "nothing"), "stdout"),
+        (("--base", "5" * 40), "stdout"),
         (("--junit", "/dev/stdout"), "stderr"),
     ],
 )
