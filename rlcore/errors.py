@@ -8,11 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
-
+from typing import Any
 
 TOP = "the top level"
 
@@ -42,32 +38,6 @@ class SettingError(RLCoreError, ValueError):
 
 class UnknownSettingError(SettingError, TypeError):
     """A setting is misspelt or in the wrong place; the message names the right one where there is one."""
-
-
-def refused_value(
-    error: ValidationError, table: type[BaseModel], given: Mapping[str, Any], place: str = "{}", level: str = TOP
-) -> SettingError:
-    """Turn pydantic's report into one sentence about the first setting that cannot be used.
-
-    :param table: refused the settings ``given``
-    :param place: how a user writes a setting of the table; a format of its name, such as ``"policy_kwargs[{!r}]"``
-    :param level: where a setting is missing
-    """
-    problems = error.errors(include_url=False)
-    for problem in problems:
-        if isinstance(cause := problem.get("ctx", {}).get("error"), SettingError):
-            return cause
-    path = problems[0]["loc"]
-    name, setting = str(path[0]), place.format(path[0])
-    meaning = table.model_fields[name].description
-    explained = f" ({meaning})" if meaning else ""
-    if problems[0]["type"] == "missing":
-        return SettingError(level, f"{level} lacks {name!r}{explained}; give it")
-    # Each type that a value may have reports a problem of its own.
-    reasons = dict.fromkeys(each["msg"][:1].lower() + each["msg"][1:] for each in problems if each["loc"][0] == name)
-    inside = f"{path[1]}: " if isinstance(given.get(name), Mapping) and len(path) > 1 else ""
-    reason = f"{inside}{', or '.join(reasons)}"
-    return SettingError(setting, f"{setting}={given.get(name)!r} cannot be used{explained}: {reason}")
 
 
 OTHER_NAMES = {"use_twin_critics": "n_critics", "vgs_enabled": "variance_gradient_scaling"}

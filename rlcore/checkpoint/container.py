@@ -112,27 +112,12 @@ def decode(content: memoryview, map_location: str | torch.device = "cpu", *, is_
 def write(payload: StateDict, file: BinaryIO) -> None:
     """Write what :func:`decode` reads to a file that is open for reading and writing, or raise RefusedError."""
     torch.save(torch_file.plain(payload), file)
-    _require_readable(_written(file), payload)
-    add_digest(file)
-
-
-def _require_readable(content: memoryview, payload: StateDict) -> None:
     try:
-        torch_file.read_pickle(torch_file.read_records(content, is_intact=True), torch.device("cpu"))
+        torch_file.read_pickle(torch_file.read_records(_written(file), is_intact=True), torch.device("cpu"))
     except RefusedError as error:
-        place = "".join(f"[{quoted(key)}]" for key in _fullest(payload)[1])
-        raise RefusedError(
-            f"has too many Python values, or too long ones, to be read again ({error}); many are in payload{place}: "
-            "keep numbers in an array or a tensor"
-        ) from None
-
-
-def _fullest(value: Any) -> tuple[int, tuple[str | int, ...]]:
-    """Return how many values there are, and the keys to the innermost list or dict that has most of those around it."""
-    parts = value if isinstance(value, dict) else dict(enumerate(value)) if isinstance(value, list) else {}
-    found = {key: _fullest(part) for key, part in parts.items()}
-    count = 1 + sum(size for size, _ in found.values())
-    return count, next(((key, *inside) for key, (size, inside) in found.items() if 2 * size > count), ())
+        words = "has too many Python values, or too long ones, to be read again"
+        raise RefusedError(f"{words} ({error}); keep numbers in an array or a tensor") from None
+    add_digest(file)
 
 
 def add_digest(file: BinaryIO) -> None:

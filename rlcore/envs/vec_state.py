@@ -36,7 +36,7 @@ from rlcore.envs.resumable import (
     saved,
 )
 from rlcore.errors import StateError
-from rlcore.state.tree import FREE, NOT_NEGATIVE, SAME, Rule, fit
+from rlcore.state.tree import FREE, NOT_NEGATIVE, SAME, Rule, fit, misfit
 from rlcore.types import StateDict, StateValue
 
 # Attributes by exact types: a subclass may keep more, so it has to answer for itself.
@@ -101,17 +101,10 @@ def capture_env_state(env: VecEnv) -> StateDict | None:
 def restore_env_state(env: VecEnv, state: StateDict) -> None:
     """Put a state of :func:`capture_env_state` into ``env``, which need not have been reset before.
 
+    :param env: one for which :func:`unsupported_reason` has none
     :raises StateError: another number or kind of environments or wrappers, or a damaged state; the environments have
         to be reset then
     """
-    reason = unsupported_reason(env)
-    if reason is not None:
-        raise StateError(f"the state cannot be restored into this environment: {reason}")
-    if number_of_envs(state) != env.num_envs:
-        raise StateError(
-            f"the state is of {number_of_envs(state)} environments, but this vectorised environment has "
-            f"{env.num_envs}; build it with the same number (n_envs)"
-        )
     layers: list[Any] = list(_vec_layers(env))
     form: StateDict = {
         "seeds": [0] * env.num_envs,
@@ -122,6 +115,8 @@ def restore_env_state(env: VecEnv, state: StateDict) -> None:
     require_like(state, form, lambda each: " of ".join([*(entry["layer"] for entry in each["wrappers"]), "a VecEnv"]))
     rules = {"layer": SAME, "environments": FREE, "state": FREE, "monitors": Rule(may_lack=True)}
     record = fit(state, form, "env_state", {**rules, "seeds": Rule(0, 2**64 - 1, optional=True)})
+    if number_of_envs(state) != env.num_envs:
+        raise misfit("env_state['environments']", f"a list of {env.num_envs} entries", record["environments"])
     known: list[tuple[object, dict[str, Any]]] = [(env.unwrapped, {"_seeds": record["seeds"]})]
     for layer, entry in zip(layers, record["wrappers"], strict=True):
         if type(layer) is VecFrameStack:

@@ -13,19 +13,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 from torch import Tensor
 
-from rlcore.errors import refused_value
 from rlcore.optim.transfers import on_host
 from rlcore.optim.upgd import device_kernels
 from rlcore.state.tree import NOT_NEGATIVE, Rules, fit
-from rlcore.types import Fraction, Natural, NonNegative, Positive, StateDict, StateValue
+from rlcore.types import Fraction, Natural, NonNegative, Positive, StateDict, StateValue, Table
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
@@ -269,13 +268,11 @@ ESTIMATORS: Final[Mapping[str, type[VarianceEstimator]]] = MappingProxyType(
 )
 
 
-class ScalerSettings(BaseModel):
+class ScalerSettings(Table):
     """Settings of :class:`VarianceGradientScaler`, which describes them.
 
     :raises SettingError: a value has the wrong type or lies outside its range
     """
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     enabled: bool = True
     beta: Annotated[Fraction, Field(lt=1)] = 0.99
@@ -286,9 +283,3 @@ class ScalerSettings(BaseModel):
     normalization: Normalization = "squared_mean"
     min_scaling_factor: Fraction = 0.1
     max_normalized_variance: Positive = 100.0
-
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise refused_value(error, type(self), values) from error

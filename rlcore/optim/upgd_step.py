@@ -315,30 +315,21 @@ def noise_to_signal(optimizer: torch.optim.Optimizer) -> float | None:
     :return: at least 0; None for an optimizer of another kind, before its first step under the present settings, and
         where d is 0 throughout
     """
-    names_of = getattr(optimizer, "state_names", None)
-    if names_of is None:
+    own: Any = optimizer
+    if not hasattr(own, "state_names"):
         return None
     noise, signals = 0.0, []
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             state = optimizer.state.get(parameter)
             if parameter.grad is not None and state:
-                if not state.keys() >= names_of(group):
+                if not state.keys() >= own.state_names(group):
                     return None
                 noise += parameter.numel() * _noise_std(state, group) ** 2
-                signals.append(direction(parameter.grad, state, group).square().sum())
+                update = Update(parameter, parameter.grad, group, state, 0)
+                signals.append(update.direction(own._coefficients(update)).double().square().sum())
     signal = float(sum(on_host(signals)))
     return math.sqrt(noise / signal) if signal > 0 else None
-
-
-def direction(gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
-    """The direction d of the last step, float64; for UPGD the gradient, for AdaptiveUPGD from the averages."""
-    if "betas" not in group:
-        return bounded(gradient).double()
-    first, second = (bias_correction(beta, state["moment_step"]) for beta in group["betas"])
-    root = (state["second_moment"].double() / second).sqrt() + group["eps"]
-    result: Tensor = state["first_moment"].double() / first / root
-    return result
 
 
 def _noise_std(state: dict[str, Any], group: dict[str, Any]) -> float:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field
 
-from rlcore.errors import SettingError, refused_value, reject_unknown
+from rlcore import types
+from rlcore.errors import SettingError, reject_unknown
 from rlcore.ppo.settings import Flag
 from rlcore.types import Count, Finite, Fraction, Seed, plain
 
@@ -21,18 +22,13 @@ Bound: TypeAlias = Annotated[int | Finite, BeforeValidator(plain)]
 Choice: TypeAlias = Annotated[bool | int | Finite | str | None, BeforeValidator(plain)]
 
 
-class Table(BaseModel):
+class Table(types.Table):
     """A table whose every wrong value raises SettingError and whose every unknown name raises UnknownSettingError."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     def __init__(self, **given: Any) -> None:
         where = type(self).__name__
         reject_unknown(given, where, {table.__name__: list(table.model_fields) for table in Table.__subclasses__()})
-        try:
-            super().__init__(**given)
-        except ValidationError as error:
-            raise refused_value(error, type(self), given, f"{where}[{{!r}}]") from error
+        super().__init__(**given)
         self.check_rules()
 
     def check_rules(self) -> None:
@@ -56,6 +52,7 @@ class HyperparamConfig(Table):
     :raises SettingError: naming the settings that cannot be used, or not together
     """
 
+    place = "HyperparamConfig[{!r}]"
     name: Annotated[str, Field(min_length=1)]
     min_value: Bound | None = None
     max_value: Bound | None = None
@@ -193,6 +190,7 @@ class PBTConfig(Table):
     :raises SettingError: naming the setting that cannot be used
     """
 
+    place = "PBTConfig[{!r}]"
     population_size: Annotated[Count, Field(ge=2)] = 10
     perturbation_interval: Count = 5
     hyperparams: list[Annotated[HyperparamConfig, BeforeValidator(_hyperparam)]] = Field([])

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, datac
 
 import numpy as np
 import torch
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
 from typing_extensions import TypedDict
 
 from rlcore.checkpoint.codec import register_class
-from rlcore.errors import SettingError, refused_value
+from rlcore.errors import SettingError
 from rlcore.errors import reject_unknown as reject_unknown
 from rlcore.optim.gradient_variance import Estimator, Normalization
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD
 from rlcore.state.tree import harmful_option
-from rlcore.types import Count, Finite, Fraction, Natural, NonNegative, Positive, Seed, plain
+from rlcore.types import Count, Finite, Fraction, Natural, NonNegative, Positive, Seed, Table, plain
 
 _Class = TypeVar("_Class")
 
@@ -181,12 +181,6 @@ class OwnSettings:
     stats_window_size: Count = fixed("episodes that the logged means cover", default=100)
 
 
-class Table(BaseModel):
-    """Settings that cannot change, each of exactly its type."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
-
-
 class PPOSettings(OwnSettings, SharedSettings, Table):
     """Every setting of DistributionalPPO next to ``policy``, ``env`` and ``device``, as a user gives it.
 
@@ -207,10 +201,7 @@ class PPOSettings(OwnSettings, SharedSettings, Table):
         for level, names in levels.items():
             if isinstance(names, Mapping) and not names.keys() <= LEVELS[level].keys():
                 reject_unknown(names, level, homes(given))
-        try:
-            super().__init__(**given)
-        except ValidationError as error:
-            raise refused_value(error, type(self), given) from error
+        super().__init__(**given)
 
 
 MARKS: Final[Mapping[str, Any]] = {name: field.json_schema_extra for name, field in PPOSettings.model_fields.items()}

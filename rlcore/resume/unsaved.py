@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import weakref
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from enum import Enum
 from functools import partial
@@ -49,7 +49,7 @@ Parts = Mapping[str, Any]
 
 
 def differences(
-    model: Parts, built: Parts, held: Collection[str] = (), owners: tuple[object, object] = (None, None)
+    model: Parts, built: Parts, held: Set[str] = frozenset(), owners: tuple[object, object] = (None, None)
 ) -> Iterator[Difference]:
     """Yield the path of each difference between attributes of two models, and what is there in either.
 
@@ -59,8 +59,10 @@ def differences(
     :param held: paths whose tensors a file holds; they are compared first, as others may refer to them
     :param owners: the models
     """
-    first, comparison = sorted(model, key=lambda name: name not in held), _Comparison(frozenset(held), owners)
-    yield from comparison.parts({n: model[n] for n in first}, built, "", is_held=False)
+    first, comparison = sorted(model, key=lambda name: name not in held), _Comparison(held, owners)
+    for name in held & built.keys() & model.keys():
+        comparison.add_saved(model[name], built[name])
+    yield from comparison.parts({n: model[n] for n in first}, built, "")
     for path, mine, its in comparison.trained:
         if (seen := comparison.seen.get(id(mine), (mine, None))[1]) is not its:
             words = "in no module" if seen is None else "in another order"
@@ -80,19 +82,26 @@ def acting(policy: BasePolicy) -> Iterator[None]:
 
 
 class _Comparison:
-    def __init__(self, held: frozenset[str], owners: tuple[object, object]) -> None:
+    def __init__(self, held: Set[str], owners: tuple[object, object]) -> None:
         self.held = held
         self.seen = {id(owners[0]): owners}  # both, so that no id comes again
-        self.stored: dict[int, tuple[int, int]] = {}  # address in the other model, and size, by address
+        self.saved: dict[int, tuple[int, int]] = {}  # of state dicts: address in the other model, and size, by address
         self.trained: list[tuple[str, Tensor, Tensor]] = []  # parameters of optimizers, which all have to be seen
         separate = (*SEPARATE, *(SEPARATE_OF_OURS if isinstance(owners[0], DistributionalPPO) else ()))
         self.separate = [each for name in separate if (each := getattr(owners[0], name, None)) is not None]
 
-    def of(self, one: Any, other: Any, path: str, *, is_held: bool) -> Iterator[Difference]:
+    def add_saved(self, one: Any, other: Any) -> None:
+        """Leave the tensors of a module's state dict out, as a file has them."""
+        if isinstance(one, nn.Module) and isinstance(other, nn.Module):
+            there = other.state_dict()
+            for name, tensor in one.state_dict().items():
+                if isinstance(tensor, Tensor) and isinstance(there.get(name), Tensor):
+                    self.saved.setdefault(tensor.data_ptr(), (there[name].data_ptr(), tensor.nbytes))
+
+    def of(self, one: Any, other: Any, path: str) -> Iterator[Difference]:
         """Compare two objects, and all that they refer to."""
         if isinstance(one, np.generic) or isinstance(other, np.generic):  # whose arrays without axes are as good
             one, other = (each[()] if isinstance(each, np.ndarray) else each for each in (one, other))
-        is_held |= path in self.held or self._is_view(one, other)
         is_value = path in self.held and not isinstance(one, nn.Module | torch.optim.Optimizer)
         if is_value:
             self.seen.setdefault(id(one), (one, other))
@@ -105,30 +114,32 @@ class _Comparison:
             yield path, *texts
         elif not isinstance(one, LEAVES):
             self.seen[id(one)] = one, other
-            yield from self._inside(one, other, path, is_held)
+            yield from self._inside(one, other, path)
 
-    def _inside(self, one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
+    def _inside(self, one: Any, other: Any, path: str) -> Iterator[Difference]:
         """Compare what two objects of one type refer to."""
+        mine, theirs = _compared(one, other, path)
         if isinstance(one, Tensor | np.ndarray):
-            yield from _tensor(one, other, path, is_held)
-            yield from self.parts(_vars(one), _vars(other), f"{path}.", is_held=False)
+            yield from _tensor(one, other, path, self._is_saved(one, other))
         elif isinstance(one, nn.Module):
-            yield from self._modules(one, other, path, is_held)
+            names = [f"{_described(each)} of {', '.join(_within(each))}" for each in (one, other)]
+            if names[0] != names[1]:
+                yield path, names[0], names[1]
         elif isinstance(one, torch.optim.Optimizer):
-            yield from self._optimizers(one, other, path, is_held)
+            yield from self._optimizers(one, other, path)
         else:
-            mine, theirs = _compared(one, other, path)
             if isinstance(one, SupportsState):
                 yield from _dtypes(_vars(one), _vars(other), path)
-            is_whole = not mine and not theirs
-            yield from _whole(one, other, path) if is_whole else self.parts(mine, theirs, path, is_held=is_held)
+            if not mine and not theirs:
+                yield from _whole(one, other, path)
+        yield from self.parts(mine, theirs, path)
 
-    def _is_view(self, one: Any, other: Any) -> bool:
-        """Return whether a tensor lies, in both models, where one begins that was compared."""
-        there, size = self.stored.get(one.data_ptr(), (0, -1)) if isinstance(one, Tensor) else (0, -1)
+    def _is_saved(self, one: Any, other: Any) -> bool:
+        """Return whether a tensor lies, in both models, where one of a state dict begins."""
+        there, size = self.saved.get(one.data_ptr(), (0, -1)) if isinstance(one, Tensor) else (0, -1)
         return isinstance(other, Tensor) and other.data_ptr() == there and one.nbytes <= size
 
-    def parts(self, one: Parts, other: Parts, path: str, *, is_held: bool) -> Iterator[Difference]:
+    def parts(self, one: Parts, other: Parts, path: str) -> Iterator[Difference]:
         """Compare what two objects refer to, by what comes after their path."""
         for name in {**one, **other}:
             if name.endswith("_hooks") and isinstance(one.get(name) or {}, dict):
@@ -136,59 +147,25 @@ class _Comparison:
                 if (text := _names(hooks)) != (expected := _names(there)):
                     yield f"{path}{name}", text, expected
                 else:
-                    yield from self.of(hooks, there, f"{path}{name}", is_held=False)
+                    yield from self.of(hooks, there, f"{path}{name}")
             elif name in one and name in other:
-                yield from self.of(one[name], other[name], f"{path}{name}", is_held=is_held)
+                yield from self.of(one[name], other[name], f"{path}{name}")
             elif not _is_ours(one.get(name, other.get(name))):
                 texts = [_described(each[name]) if name in each else "missing" for each in (one, other)]
                 yield f"{path}{name}", texts[0], texts[1]
 
-    def _modules(self, one: nn.Module, other: nn.Module, path: str, is_held: bool) -> Iterator[Difference]:
-        names = [", ".join(["the modules", *each._modules.keys()]) for each in (one, other)]
-        if names[0] != names[1]:
-            yield path, names[0], names[1]
-            return
-        if one.training != other.training:
-            yield f"{path}.training", str(one.training), str(other.training)
-        unsaved = one._non_persistent_buffers_set
-        for name in ("_parameters", "_buffers"):
-            inside, there = vars(one)[name], vars(other)[name]
-            if list(inside.keys()) != list(there.keys()):
-                yield path, f"tensors {', '.join(inside.keys())}", f"tensors {', '.join(there.keys())}"
-                return
-            for key, tensor in inside.items():
-                yield from self._tensors(tensor, there[key], f"{path}.{key}", is_held and key not in unsaved)
-        for key, module in one._modules.items():
-            yield from self.of(module, other._modules[key], f"{path}.{key}", is_held=is_held)
-        yield from self.parts(_attributes(one), _attributes(other), f"{path}.", is_held=False)
-
-    def _tensors(self, one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
-        yield from self.of(one, other, path, is_held=is_held)
-        if isinstance(one, Tensor):
-            self.seen[id(one)] = one, other  # an LSTM has lists of them too
-            self.stored[one.data_ptr()] = other.data_ptr(), one.nbytes
-        if isinstance(one, nn.Parameter):
-            if one.requires_grad != other.requires_grad and not path.startswith("policy."):  # whose file has it
-                yield f"{path}.requires_grad", str(one.requires_grad), str(other.requires_grad)
-            names = ("_backward_hooks", "_post_accumulate_grad_hooks")
-            hooks = [{name: getattr(each, name, None) for name in names} for each in (one, other)]
-            yield from self.parts(hooks[0], hooks[1], f"{path}.", is_held=False)
-
-    def _optimizers(self, one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
+    def _optimizers(self, one: Any, other: Any, path: str) -> Iterator[Difference]:
         groups = [[len(group["params"]) for group in each.param_groups] for each in (one, other)]
         if groups[0] != groups[1]:
             yield path, f"groups of {groups[0]} parameters", f"groups of {groups[1]} parameters"
             return
         for number, (group, there) in enumerate(zip(one.param_groups, other.param_groups, strict=True)):
             options, like = ({k: v for k, v in each.items() if k not in OF_THE_RUN} for each in (group, there))
-            yield from self.parts(_indexed(options), _indexed(like), f"{path}.param_groups[{number}]", is_held=is_held)
+            yield from self.parts(_indexed(options), _indexed(like), f"{path}.param_groups[{number}]")
             where = f"{path}.param_groups[{number}]['params']"
             pairs = enumerate(zip(group["params"], there["params"], strict=True))
             self.trained += [(f"{where}[{index}]", *pair) for index, pair in pairs]
-        if not type(one).__module__.startswith("rlcore."):
-            mine, theirs = ({n: v for n, v in vars(each).items() if n not in OF_OPTIMIZERS} for each in (one, other))
-            yield from self.parts(mine, theirs, f"{path}.", is_held=False)
-        if one.state and not is_held:
+        if one.state and path not in self.held:
             yield f"{path}.state", f"of {len(one.state)} parameters", "empty"
 
 
@@ -202,12 +179,12 @@ def _unlike(one: Any, other: Any) -> tuple[str, str] | None:
     return None if is_same and _are_alike(type(one), type(other)) else (_described(one), _described(other))
 
 
-def _tensor(one: Any, other: Any, path: str, is_held: bool) -> Iterator[Difference]:
+def _tensor(one: Any, other: Any, path: str, is_saved: bool) -> Iterator[Difference]:
     """Compare two tensors or arrays. Convolutions of another order of axes in memory round in another way."""
     forms = [f"{_described(each)}, {each.dtype}{_strides(each)}" for each in (one, other)]
     if forms[0] != forms[1]:
         yield path, forms[0], forms[1]
-    elif not (is_held or _bytes(one) == _bytes(other)):
+    elif not (is_saved or _bytes(one) == _bytes(other)):
         yield path, f"{_described(one)} that has changed", "as it was made"
 
 
@@ -246,6 +223,12 @@ def _are_alike(one: type, other: type) -> bool:
     return one is other or names[0] == names[1]
 
 
+def _within(module: nn.Module) -> dict[str, Any]:
+    """Return the modules and tensors of a module, in their order."""
+    own = vars(module)
+    return {**own["_modules"], **dict(own["_parameters"].items()), **dict(own["_buffers"].items())}
+
+
 def _attributes(module: nn.Module) -> dict[str, Any]:
     """Return what is set on a module and is neither torch's nor a module, nor what a hook of torch computes again."""
     own = vars(module)
@@ -264,6 +247,8 @@ def _compared(one: Any, other: Any, path: str) -> list[Parts]:
     """Return what two objects refer to, without what a model's buffers hold and distributions make again."""
     mine, theirs = _parts(one), _parts(other)
     left_out = {f".{name}" for name in OF_DISTRIBUTIONS if isinstance(one, Distribution)}
+    if path.startswith("policy."):
+        left_out.add(".requires_grad")  # as a file has it
     if path in BUFFERS:
         left_out = {name for name in mine if name in theirs and not isinstance(mine[name], SETTINGS)}
         left_out |= {f".{name}" for name in OF_BUFFERS}
@@ -272,11 +257,16 @@ def _compared(one: Any, other: Any, path: str) -> list[Parts]:
 
 def _parts(value: Any) -> dict[str, Any]:
     """Return what an object refers to, by what comes after its own path."""
-    if isinstance(value, SupportsState):  # such as a torch.Generator
+    if isinstance(value, nn.Module):
+        own = {"training": value.training, **_within(value), **_attributes(value)}
+    elif isinstance(value, torch.optim.Optimizer):
+        is_ours = type(value).__module__.startswith("rlcore.")
+        own = {} if is_ours else {name: each for name, each in vars(value).items() if name not in OF_OPTIMIZERS}
+    elif isinstance(value, SupportsState):  # such as a torch.Generator
         return {".state": value.get_state()}
-    own = {f".{name}": getattr(value, name) for name in _slots(value) if hasattr(value, name)}
-    own |= {f".{name}": each for name, each in _vars(value).items()}
-    return _content(value) | own
+    else:
+        own = {name: getattr(value, name) for name in _slots(value) if hasattr(value, name)} | _vars(value)
+    return _content(value) | {f".{name}": each for name, each in own.items()}
 
 
 def _content(value: Any) -> dict[str, Any]:
@@ -297,7 +287,8 @@ def _content(value: Any) -> dict[str, Any]:
         inside = {f".{name}": cell.cell_contents for name, cell in cells if cell != CellType()}
         return {".defaults": value.__defaults__, ".kwdefaults": value.__kwdefaults__, **inside}
     names = {partial: ("func", "args", "keywords"), MethodType: ("__self__", "__func__")}
-    names[BuiltinFunctionType] = ("__self__",)
+    names |= {BuiltinFunctionType: ("__self__",)}
+    names |= {nn.Parameter: ("requires_grad", "_backward_hooks", "_post_accumulate_grad_hooks")}
     return {f".{name}": getattr(value, name) for kind in names if isinstance(value, kind) for name in names[kind]}
 
 

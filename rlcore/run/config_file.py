@@ -10,20 +10,20 @@ from typing import Annotated, Any, Final, Self, TypeVar
 
 import gymnasium as gym
 import torch
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from rlcore.envs.resumable import ResumableEnv
-from rlcore.errors import TOP, ConfigFileError, SettingError, refused_value, reject_unknown
+from rlcore.errors import TOP, ConfigFileError, SettingError, reject_unknown
 from rlcore.pbt.hyperparams import PBTConfig, check_explorable, check_warm_up
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.live import plan_change
 from rlcore.ppo.policy import find_policy
-from rlcore.ppo.settings import Flag, PPOSettings, Table, resolve_settings
-from rlcore.types import Count, Seed
+from rlcore.ppo.settings import Flag, PPOSettings, resolve_settings
+from rlcore.types import Count, Seed, Table
 
 
 def read_yaml(path: str | Path) -> dict[Any, Any]:
@@ -58,6 +58,7 @@ def _whole(value: object) -> object:
 class EnvironmentConfig(Table):
     """The section ``environment``."""
 
+    level, place = "environment", "environment.{}"
     id: str = Field(description="id of a registered environment, 'module:id' where a module registers it")
     n_envs: Count = Field(1, description="environments side by side")
     kwargs: dict[str, Any] = Field({}, description="arguments of the environment")
@@ -166,17 +167,13 @@ def build_model(
     return DistributionalPPO(config.policy, build_envs(config, seed=seed), device=device, **settings, seed=seed)
 
 
-_Model = TypeVar("_Model", bound=BaseModel)
+_Table = TypeVar("_Table", bound=Table)
 
 
-def _checked(table: type[_Model], given: object, where: str) -> _Model:
+def _checked(table: type[_Table], given: object, where: str) -> _Table:
     settings = _require_mapping(given, where)
     reject_unknown(settings, where, _NAMES)
-    try:
-        return table(**settings)
-    except ValidationError as error:
-        place = "{}" if where == TOP else where + ".{}"
-        raise refused_value(error, table, settings, place, where) from error
+    return table(**settings)
 
 
 def _require_mapping(given: object, where: str) -> Mapping[str, Any]:

@@ -204,9 +204,10 @@ def fit_position(
     fit(starts, form, f"{where}['episode_starts']", {})
     normalizer = model._vec_normalize_env
     original = None if normalizer is None else normalizer.observation_space
-    _check(from_state(fitted["observations"]), f"{where}['observations']", model.observation_space, n_envs)
-    if fitted["original_observations"] is not None or (is_exact and original is not None):
-        _check(from_state(fitted["original_observations"]), f"{where}['original_observations']", original, n_envs)
+    given = {name: from_state(fitted[name]) for name in ("observations", "original_observations")}
+    require_in_space(given["observations"], model.observation_space, f"{where}['observations']", n_envs)
+    if given["original_observations"] is not None or (is_exact and original is not None):
+        require_in_space(given["original_observations"], original, f"{where}['original_observations']", n_envs)
     return fitted
 
 
@@ -247,26 +248,21 @@ def from_state(state: Any) -> Any:
         raise StateError(f"the observations are damaged: {error.reason}") from error
 
 
-def _check(value: Any, where: str, space: spaces.Space[Any] | None, n_envs: int) -> None:
-    """Raise StateError unless these are observations of ``space`` (None for any), one for each environment."""
+def require_in_space(value: Any, space: spaces.Space[Any] | None, where: str, n_envs: int | None = None) -> None:
+    """Raise StateError unless these are finite observations or actions of ``space`` (None for any).
+
+    :param n_envs: how many rows there are; None for any number
+    """
     keys = set(space) if isinstance(space, spaces.Dict) else None
     if isinstance(value, dict) and (space is None or set(value) == keys):
         for key, part in value.items():
-            _check(part, f"{where}[{key!r}]", None if space is None else space[key], n_envs)  # type: ignore[index]
+            require_in_space(part, None if space is None else space[key], f"{where}[{key!r}]", n_envs)  # type: ignore[index]
         return
     shape = value.shape if isinstance(value, np.ndarray) else None
-    if shape is None or keys is not None or shape != (n_envs, *(shape[1:] if space is None else space.shape or ())):
+    rows = shape[:1] if shape and n_envs is None else (n_envs,)
+    if keys is not None or shape is None or shape != (*rows, *(shape[1:] if space is None else space.shape or ())):
         wanted = f"a dict of {sorted(keys)}" if keys is not None else "an array for each environment of the space"
         raise StateError(f"{where} must be {wanted}, and has the shape {shape}; {REMEDY}")
-    require_in_space(value, space, where)
-
-
-def require_in_space(value: Any, space: spaces.Space[Any] | None, where: str) -> None:
-    """Raise StateError unless an array, or a dict of them, has finite numbers, and those that a discrete space has."""
-    if isinstance(space, spaces.Dict):
-        for key, part in value.items():
-            require_in_space(part, space[key], f"{where}[{key!r}]")
-        return
     sizes = space.n if isinstance(space, spaces.Discrete) else getattr(space, "nvec", None)
     is_valid = sizes is None or (value.dtype.kind in "iu" and bool(((value >= 0) & (value < sizes)).all()))
     if not is_valid or not np.isfinite(value).all():
@@ -288,8 +284,7 @@ def capture_generators() -> StateDict:
 def apply_generators(state: StateDict) -> None:
     """Set the global generators to a state captured by ``capture_generators``."""
     fields: Any = state
-    random.setstate(_python_state(fields))
-    np.random.set_state(_numpy_state(fields))
+    _set_states(fields, random, np.random)
     torch.set_rng_state(fields["torch"].cpu())
     if fields["cuda"] and torch.cuda.device_count() == len(fields["cuda"]):
         torch.cuda.set_rng_state_all([state.cpu() for state in fields["cuda"]])
@@ -316,8 +311,7 @@ def check_generators(state: StateDict) -> None:
             raise ValueError("a position or a flag is wrong")
         if type(cached) is not float or type(gauss) not in (float, type(None)):
             raise ValueError("a number that is kept is wrong")
-        random.Random().setstate(_python_state(fields))
-        np.random.RandomState().set_state(_numpy_state(fields))
+        _set_states(fields, random.Random(), np.random.RandomState())
         torch.Generator().set_state(fields["torch"].cpu())
         if len({tensor.numel() for tensor in fields["cuda"]}) > 1:
             raise ValueError("the states of devices differ in size")
@@ -325,14 +319,12 @@ def check_generators(state: StateDict) -> None:
         raise StateError(f"rng_state is none that a generator takes ({error}); {REMEDY}") from error
 
 
-def _python_state(fields: Mapping[str, Any]) -> tuple[Any, ...]:
+def _set_states(fields: Mapping[str, Any], python: Any, numpy: Any) -> None:
+    """Set two generators, or those of two modules."""
     version, internal, gauss = fields["python"]
-    return version, tuple(internal), gauss
-
-
-def _numpy_state(fields: Mapping[str, Any]) -> tuple[Any, ...]:
-    keys, position, has_gauss, cached = fields["numpy"]
-    return "MT19937", keys.numpy().astype(np.uint32), position, has_gauss, cached
+    keys, *position = fields["numpy"]
+    python.setstate((version, tuple(internal), gauss))
+    numpy.set_state(("MT19937", keys.numpy().astype(np.uint32), *position))
 
 
 def generator_state(generator: np.random.Generator) -> StateDict:

@@ -49,7 +49,7 @@ def device_of_the_file(
     return payload
 
 
-@fault("asr-03-numpy-numbers-saved", target="rlcore.checkpoint.container:write", pins="39c22dc65d5bd4ff")
+@fault("asr-03-numpy-numbers-saved", target="rlcore.checkpoint.container:write", pins="8d8da755f50e583b")
 def numpy_numbers_saved(payload: StateDict, file: BinaryIO) -> None:
     """Save values as they are given, so that a mean computed by NumPy stays a NumPy scalar."""
     torch.save({name: np.float64(each) if type(each) is float else each for name, each in payload.items()}, file)

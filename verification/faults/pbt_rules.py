@@ -42,7 +42,7 @@ def rules_unchecked(self: Any) -> None:
     """Do not check whether the settings are consistent."""
 
 
-@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="cbe522dccf842218")
+@unclaimed("settings-unchecked", target="rlcore.pbt.hyperparams:Table.__init__", pins="efd493a0b49eaeea")
 def settings_unchecked(self: Any, **given: Any) -> None:
     """Accept every value without validation."""
     whole = type(self).model_construct(**given)
@@ -53,7 +53,7 @@ def settings_unchecked(self: Any, **given: Any) -> None:
 @unclaimed(
     "settings-of-another-population",
     target="rlcore.pbt.hyperparams:Table.__init__",
-    pins="cbe522dccf842218",
+    pins="efd493a0b49eaeea",
 )
 def settings_of_another_population(self: Any, **given: Any) -> None:
     """Double the interval, both the default and a given one."""

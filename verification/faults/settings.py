@@ -25,7 +25,7 @@ def any_text_is_true(value: object) -> object:
     return bool(value)
 
 
-@fault("int-02-rules-as-root-validator", target="rlcore.run.config_file:_checked", pins="02e737af7ae5f03b")
+@fault("int-02-rules-as-root-validator", target="rlcore.run.config_file:_checked", pins="8a338fa2498ac853")
 def rules_as_root_validator(table: type[BaseModel], given: object, where: str) -> BaseModel:
     """Check a section with a root validator of pydantic 1."""
 
@@ -39,7 +39,7 @@ def rules_as_root_validator(table: type[BaseModel], given: object, where: str) -
     return checked
 
 
-@fault("int-02-fix-rules-as-model-validator", target="rlcore.run.config_file:_checked", pins="02e737af7ae5f03b")
+@fault("int-02-fix-rules-as-model-validator", target="rlcore.run.config_file:_checked", pins="8a338fa2498ac853")
 def rules_as_model_validator(table: type[BaseModel], given: object, where: str) -> BaseModel:
     """Apply document 000's fix: a model validator of pydantic 2."""
 

@@ -180,7 +180,7 @@ def any_weight_is_taken(saved: Any, like: Any, where: str, rules: Any) -> Any:
 
 
 @fault(
-    "fnd-72-generator-of-torch-starts-over", target="rlcore.ppo.state_parts:apply_generators", pins="6c2b98e3a36599c6"
+    "fnd-72-generator-of-torch-starts-over", target="rlcore.ppo.state_parts:apply_generators", pins="f99a2fa71c399bb9"
 )
 def generator_of_torch_starts_over(state: StateDict) -> None:
     """Restore the generators of Python and NumPy, but not torch's."""

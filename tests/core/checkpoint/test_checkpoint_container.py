@@ -278,10 +278,9 @@ TOO_MANY: dict[str, tuple[list[Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", TOO_MANY)
-def test_too_many_values_are_refused_with_their_place_and_what_to_do(kind: str, tmp_path: Path) -> None:
+def test_too_many_values_are_refused_with_what_to_do(kind: str, tmp_path: Path) -> None:
     values, reason = TOO_MANY[kind]
-    place = r"payload\['state'\]\[0\]\['hist'\]"
-    said = rf"has too many Python values.*\({reason}\); many are in {place}: keep numbers in an array or a tensor"
+    said = rf"has too many Python values.*\({reason}\); keep numbers in an array or a tensor"
     with pytest.raises(CheckpointError, match=said):
         save_container(tmp_path / "x.pt", {"state": [{"hist": values}, 1.0], "step": 3})
     assert list(tmp_path.iterdir()) == []
