@@ -48,7 +48,8 @@ GLOBAL_AVERAGES: Final = ("grad_mean_ema", "grad_var_ema", "grad_norm_ema")
 _RULES: Final[Rules] = {
     **dict.fromkeys(("version", "shapes"), SAME),
     **dict.fromkeys(("estimator_state", *ScalerSettings.model_fields), FREE),
-    **dict.fromkeys(GLOBAL_AVERAGES, OPTIONAL),
+    "grad_mean_ema": OPTIONAL,
+    **dict.fromkeys(("grad_var_ema", "grad_norm_ema"), Rule(0, optional=True)),
     **dict.fromkeys(("observations", "mean_square"), NOT_NEGATIVE),
     "grad_max_ema": Rule(free=True, may_lack=True),  # of older versions; nothing reads it
 }

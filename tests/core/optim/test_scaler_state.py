@@ -149,6 +149,8 @@ DAMAGES: list[tuple[str, str, Any, str]] = [
       for value in ([[3, 2], [4]], [[3, 2], [5], [1], [0]], None, {}, [[3, 2], [4], [1] * 99, [0]])),
     ("", "observations", torch.tensor([20, 20, 21, 0]), "observations exceeds step_count=20"),
     ("", "observations", torch.tensor([-1, 20, 20, 0]), "observations"),
+    ("", "grad_var_ema", -1.0, "grad_var_ema"),
+    ("", "grad_norm_ema", -1.0, "grad_norm_ema"),
     ("", "observations", torch.tensor([20.0, 20.0, 20.0, 0.0]), "torch.int64"),
     *(("", name, value, rf"\['{name}'\] must be a tensor of torch.float64")
       for name in ("mean", "mean_square") for value in (torch.zeros(3).double(), torch.zeros(4).long(), [0.0] * 4)),
