@@ -20,8 +20,15 @@ from rlcore.checkpoint import torch_file
 from rlcore.checkpoint.container import locked, refusals_name
 from rlcore.checkpoint.formats import read_model_file
 from rlcore.errors import CallOrderError, CheckpointError, SettingError
-from rlcore.resume.file import generators_to_go_on, is_running, require_exact, write_exact
-from rlcore.resume.parts import capture_log, capture_noise, put_into_log, restore_generators_of, restore_noise
+from rlcore.resume.file import is_running, require_exact, return_to_file, write_exact
+from rlcore.resume.parts import (
+    capture_generators_of,
+    capture_log,
+    capture_noise,
+    put_into_log,
+    restore_generators_of,
+    restore_noise,
+)
 from rlcore.state.training import capture_generators
 from rlcore.types import StateDict
 
@@ -205,8 +212,10 @@ def continue_learning(
     """Call ``model.learn()`` so that it ends as the interrupted call would have, schedules included.
 
     ``learn(remaining, reset_num_timesteps=False)`` alone resets the action noise, and forgets values that were recorded
-    for the next row of the log; this restores both. It also sets the global generators as they were, whatever has been
-    drawn since the load, and when callbacks begin. A model that has reached its total is returned unchanged.
+    for the next row of the log; this restores both. It also puts environments, with the statistics of VecNormalize, and
+    random generators back to where the file has them, whatever they did since the load, and the generators again when
+    callbacks have begun. What changes the model stays, also noise of a DistributionalPPO's optimizer that
+    ``set_random_seed`` seeds. A model that has reached its total is returned unchanged.
 
     :param model: of :func:`load_exact`, or one whose ``learn()`` was interrupted in this process
     :param callback: as for ``learn()``; callbacks keep their own state, which no file of ours holds
@@ -214,9 +223,11 @@ def continue_learning(
         Schedules go by it, so with another one they do not continue exactly
     :param learn_arguments: the other arguments of ``learn()``, as the run was begun with: ``log_interval``,
         ``tb_log_name``, ``progress_bar``, ``use_masking``
+    :raises StateError: the model was given environments since the load that the state in the file does not fit
     """
     remaining = (model._total_timesteps if total_timesteps is None else total_timesteps) - model.num_timesteps
     if remaining > 0:
+        return_to_file(model)
         given = callback if isinstance(callback, list) else [] if callback is None else [callback]
         callbacks = [each if isinstance(each, BaseCallback) else ConvertCallback(each) for each in given]
         model.learn(remaining, callback=[*callbacks, _PutBack(model)], reset_num_timesteps=False, **learn_arguments)
@@ -228,7 +239,7 @@ class _PutBack(BaseCallback):
 
     def __init__(self, model: BaseAlgorithm) -> None:
         super().__init__()
-        self._generators, self._log = generators_to_go_on(model), capture_log(model)
+        self._generators, self._log = capture_generators_of(model), capture_log(model)
         self._noise, self._noise_state = model.action_noise, capture_noise(model.action_noise)
 
     def _on_training_start(self) -> None:

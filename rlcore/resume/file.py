@@ -45,7 +45,7 @@ from rlcore.envs.resumable import SupportsState
 from rlcore.errors import CallOrderError, CheckpointError, StateError
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.state_parts import resume_run
-from rlcore.resume.parts import buffer_bytes, capture_generators_of, extra_names, training_state
+from rlcore.resume.parts import buffer_bytes, extra_names, training_state
 from rlcore.resume.settings import LACKING, NOISES, decode_settings, encode_setting, setting, setting_names
 from rlcore.resume.unsaved import acting, differences
 from rlcore.state.network import require_network
@@ -183,7 +183,9 @@ def load_exact(
         )
     load = _load_distributional if issubclass(found, DistributionalPPO) else _load_stock
     model = load(path, record, env, found, objects, device)
-    _GENERATORS[model] = model.num_timesteps, capture_generators_of(model)
+    parts = training_state(model).parts.values()
+    keys = [part.key for part in parts if part.scope is Scope.RUN or part.key == "normalizer_state"]
+    _LOADED[model] = model.num_timesteps, {key: record["state"][key] for key in keys if record["state"].get(key)}
     return model
 
 
@@ -229,14 +231,18 @@ def _load_stock(
     return model
 
 
-_GENERATORS: Final[WeakKeyDictionary[BaseAlgorithm, tuple[int, StateDict]]] = WeakKeyDictionary()
-"""Of loaded models: the generators of the file, and its timestep."""
+_LOADED: Final[WeakKeyDictionary[BaseAlgorithm, tuple[int, StateDict]]] = WeakKeyDictionary()
+"""Of loaded models: the timestep of the file, and from where its run goes on."""
 
 
-def generators_to_go_on(model: BaseAlgorithm) -> StateDict:
-    """Return the generators with which training goes on: of a model that was just loaded, those of the file."""
-    step, state = _GENERATORS.get(model, (None, {}))
-    return state if step == model.num_timesteps else capture_generators_of(model)
+def return_to_file(model: BaseAlgorithm) -> None:
+    """Restore the environments, the position and the generators of a model that was loaded and has not trained since.
+
+    :raises StateError: the model has other environments by now, which do not fit
+    """
+    step, state = _LOADED.get(model, (None, {}))
+    for key in state if step == model.num_timesteps else ():
+        training_state(model).parts[key].restore(snapshot(state[key]))  # type: ignore[arg-type]
 
 
 def _built(algorithm: type[BaseAlgorithm], settings: Mapping[str, Any], env: Any, device: str) -> BaseAlgorithm:
