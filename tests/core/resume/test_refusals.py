@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.monitor import Monitor
@@ -27,7 +29,7 @@ from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exa
 from rlcore.state.training import capture_generators
 from tests.core.resume.small_models import net, ppo, sac
 from tests.support.environments import bits_of_state, make_vec
-from tests.support.exact_runs import StopAt, differences, finished
+from tests.support.exact_runs import StatelessParts, StopAt, differences, finished
 from tests.support.training import make_model
 
 
@@ -60,6 +62,25 @@ def test_another_environment_is_refused_and_changes_no_generator(
     env.close()
     assert str(saved) in str(refusal.value)
     assert (bits_of_state(capture_generators()), random.getstate()) == (before, drawn)
+
+
+class Turned(StatelessParts):
+    """Gives its parts in another order, in which a policy joins their features."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.observation_space = spaces.Dict(OrderedDict([*self.observation_space.items()][::-1]))  # type: ignore[attr-defined]
+
+
+def test_a_dict_space_whose_keys_have_another_order_is_refused(tmp_path: Path) -> None:
+    def made(kind: type[StatelessParts]) -> VecEnv:
+        return make_vec_env("Pendulum-v1", 2, wrapper_class=lambda env: ResumableEnv(kind(env)))
+
+    for kind, other in ((StatelessParts, Turned), (Turned, StatelessParts)):
+        save_exact(sac(made(kind)), tmp_path / "file.zip")
+        load_exact(tmp_path / "file.zip", made(kind))
+        with pytest.raises(CheckpointError, match=r"its observation_space is Dict.*, and this environment's Dict"):
+            load_exact(tmp_path / "file.zip", made(other))
 
 
 def test_statistics_stay_if_the_environments_refuse_theirs(tmp_path: Path) -> None:
