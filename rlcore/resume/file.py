@@ -242,7 +242,7 @@ def return_to_file(model: BaseAlgorithm) -> None:
     """
     step, state = _LOADED.get(model, (None, {}))
     for key in state if step == model.num_timesteps else ():
-        training_state(model).parts[key].restore(snapshot(state[key]))  # type: ignore[arg-type]
+        training_state(model).parts[str(key)].restore(snapshot(state[key]))  # type: ignore[arg-type]
 
 
 def _built(algorithm: type[BaseAlgorithm], settings: Mapping[str, Any], env: Any, device: str) -> BaseAlgorithm:
