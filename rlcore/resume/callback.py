@@ -20,7 +20,7 @@ from rlcore.checkpoint import torch_file
 from rlcore.checkpoint.container import locked, refusals_name
 from rlcore.checkpoint.formats import read_model_file
 from rlcore.errors import CallOrderError, CheckpointError, SettingError
-from rlcore.resume.file import is_running, require_exact, return_to_file, write_exact
+from rlcore.resume.file import is_in_rollout, is_running, require_exact, return_to_file, write_exact
 from rlcore.resume.parts import (
     capture_generators_of,
     capture_log,
@@ -217,16 +217,20 @@ def continue_learning(
     callbacks have begun. What changes the model stays, also noise of a DistributionalPPO's optimizer that
     ``set_random_seed`` seeds. A model that has reached its total is returned unchanged.
 
-    :param model: of :func:`load_exact`, or one whose ``learn()`` was interrupted in this process
+    :param model: of :func:`load_exact`, or one whose ``learn()`` ended between two rollouts in this process
     :param callback: as for ``learn()``; callbacks keep their own state, which no file of ours holds
     :param total_timesteps: of the whole run, counted from its beginning; None for the one that it was begun with.
         Schedules go by it, so with another one they do not continue exactly
     :param learn_arguments: the other arguments of ``learn()``, as the run was begun with: ``log_interval``,
         ``tb_log_name``, ``progress_bar``, ``use_masking``
+    :raises CallOrderError: ``learn()`` of this model is, or has ended, inside of a rollout, as far as can be seen
     :raises StateError: the model was given environments since the load that the state in the file does not fit
     """
     remaining = (model._total_timesteps if total_timesteps is None else total_timesteps) - model.num_timesteps
     if remaining > 0:
+        if is_in_rollout(model):
+            words = "learn() of this model ended inside of a rollout, which cannot be continued in its middle"
+            raise CallOrderError(f"{words}; continue with load_exact and the newest file of SaveExactly")
         return_to_file(model)
         given = callback if isinstance(callback, list) else [] if callback is None else [callback]
         callbacks = [each if isinstance(each, BaseCallback) else ConvertCallback(each) for each in given]

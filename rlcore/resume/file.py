@@ -101,7 +101,7 @@ def save_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
         resume from the last file of :class:`SaveExactly`: outside of the ``except`` block save_exact cannot see an
         update that was left, or a rollout of an off-policy algorithm that was left between two steps
     """
-    if not isinstance(model, DistributionalPPO) and model.env is not None and _is_in_rollout(model):
+    if not isinstance(model, DistributionalPPO) and model.env is not None and is_in_rollout(model):
         raise CallOrderError(
             "save_exact was called inside of a rollout, or after learn() ended in one, which cannot be continued in "
             "its middle; nothing was written. Pass callback=SaveExactly(...) to learn(), which saves between rollouts."
@@ -378,8 +378,10 @@ def _obstacles_of_replay(model: Any, replay: ReplayBuffer) -> Iterator[str]:
         yield "the replay buffer keeps info dicts, which no file can hold; make it with copy_info_dict=False"
 
 
-def _is_in_rollout(model: Any) -> bool:
+def is_in_rollout(model: Any) -> bool:
     """Return whether ``learn()`` is, or has ended, inside of a rollout, as far as this can be seen from outside."""
+    if isinstance(model, DistributionalPPO):  # which remembers where the rollout began
+        return model._boundary is not None
     others = [frame for thread, frame in sys._current_frames().items() if thread != threading.get_ident()]
     others += [frame for frame, _ in walk_tb(sys.exc_info()[2])]  # of the exception that is being handled
     base, steps = getattr(model.env, "unwrapped", None), model.num_timesteps
