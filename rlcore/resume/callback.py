@@ -20,7 +20,7 @@ from rlcore.checkpoint import torch_file
 from rlcore.checkpoint.container import locked, refusals_name
 from rlcore.checkpoint.formats import read_model_file
 from rlcore.errors import CallOrderError, CheckpointError, SettingError
-from rlcore.resume.file import is_in_rollout, is_running, require_exact, return_to_file, write_exact
+from rlcore.resume.file import LOADED, is_in_rollout, is_running, require_exact, write_exact
 from rlcore.resume.parts import (
     capture_generators_of,
     capture_log,
@@ -28,8 +28,9 @@ from rlcore.resume.parts import (
     put_into_log,
     restore_generators_of,
     restore_noise,
+    training_state,
 )
-from rlcore.state.training import capture_generators
+from rlcore.state.training import capture_generators, snapshot
 from rlcore.types import StateDict
 
 _HOLDERS: Final[dict[Path, ExitStack]] = {}
@@ -231,7 +232,9 @@ def continue_learning(
         if is_in_rollout(model):
             words = "learn() of this model ended inside of a rollout, which cannot be continued in its middle"
             raise CallOrderError(f"{words}; continue with load_exact and the newest file of SaveExactly")
-        return_to_file(model)
+        step, state = LOADED.get(model, (None, {}))
+        for key in state if step == model.num_timesteps else ():
+            training_state(model).parts[str(key)].restore(snapshot(state[key]))  # type: ignore[arg-type]
         given = callback if isinstance(callback, list) else [] if callback is None else [callback]
         callbacks = [each if isinstance(each, BaseCallback) else ConvertCallback(each) for each in given]
         model.learn(remaining, callback=[*callbacks, _PutBack(model)], reset_num_timesteps=False, **learn_arguments)

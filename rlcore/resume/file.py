@@ -185,7 +185,7 @@ def load_exact(
     model = load(path, record, env, found, objects, device)
     parts = training_state(model).parts.values()
     keys = [part.key for part in parts if part.scope is Scope.RUN or part.key == "normalizer_state"]
-    _LOADED[model] = model.num_timesteps, {key: record["state"][key] for key in keys if record["state"].get(key)}
+    LOADED[model] = model.num_timesteps, {key: record["state"][key] for key in keys if record["state"].get(key)}
     return model
 
 
@@ -231,18 +231,8 @@ def _load_stock(
     return model
 
 
-_LOADED: Final[WeakKeyDictionary[BaseAlgorithm, tuple[int, StateDict]]] = WeakKeyDictionary()
+LOADED: Final[WeakKeyDictionary[BaseAlgorithm, tuple[int, StateDict]]] = WeakKeyDictionary()
 """Of loaded models: the timestep of the file, and from where its run goes on."""
-
-
-def return_to_file(model: BaseAlgorithm) -> None:
-    """Restore the environments, the position and the generators of a model that was loaded and has not trained since.
-
-    :raises StateError: the model has other environments by now, which do not fit
-    """
-    step, state = _LOADED.get(model, (None, {}))
-    for key in state if step == model.num_timesteps else ():
-        training_state(model).parts[str(key)].restore(snapshot(state[key]))  # type: ignore[arg-type]
 
 
 def _built(algorithm: type[BaseAlgorithm], settings: Mapping[str, Any], env: Any, device: str) -> BaseAlgorithm:
