@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 import threading
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -33,8 +34,8 @@ from rlcore.resume.parts import (
 from rlcore.state.training import capture_generators, snapshot
 from rlcore.types import StateDict
 
-_HOLDERS: Final[dict[Path, ExitStack]] = {}
-"""What holds a lock of this process, by its file."""
+_HOLDERS: Final[dict[Path, SaveExactly]] = {}
+"""Who holds a lock of this process, by its file."""
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -76,7 +77,8 @@ class SaveExactly(BaseCallback):
             raise SettingError("name", f"name={name!r} is not the start of a file's name; put folders into folder")
         self.folder, self.every, self.keep, self.name = Path(folder).absolute(), every, keep, name
         self.stopped_by: int | None = None
-        self._stopping = self._in_rollout = self._is_holder = False
+        self._stopping = self._in_rollout = False
+        self._held = ExitStack()
         self._saved_at = self._began_at = 0
         self._place = self.folder / f".{name}.lock"
 
@@ -99,7 +101,7 @@ class SaveExactly(BaseCallback):
             torch_file.plain(require_exact(self.model, path))
         self._began_at = self._saved_at
         self._lock().close()  # refuse at once; it is held from the first file on
-        self.stopped_by, self._stopping, self._in_rollout, self._is_holder = None, False, False, False
+        self.stopped_by, self._stopping, self._in_rollout = None, False, False
         self._remember_generators()
         if threading.current_thread() is not threading.main_thread():
             return  # where no handler can be installed
@@ -113,8 +115,9 @@ class SaveExactly(BaseCallback):
 
     def _lock(self) -> ExitStack:
         """Keep others from saving under this name, and refuse files of another run; remove what killed writers left."""
-        if (holder := _HOLDERS.pop(self._place, None)) is not None:
-            holder.close()
+        holder, frames = _HOLDERS.get(self._place, self), sys._current_frames().values()
+        if holder.model is self.model or not any(is_running(holder.model, "learn", each) for each in frames):
+            holder._let_go()
         with ExitStack() as held:
             held.enter_context(locked(self._place))
             later = [step for step in saved_steps(self.folder, self.name) if step > self._began_at]
@@ -129,6 +132,10 @@ class SaveExactly(BaseCallback):
                 if left.fullmatch(path.name):
                     path.unlink(missing_ok=True)
             return held.pop_all()
+
+    def _let_go(self) -> None:
+        if _HOLDERS.get(self._place) is self:
+            _HOLDERS.pop(self._place)._held.close()
 
     def _remember_generators(self) -> None:
         """Remember the global generators whenever exploration noise is about to be drawn.
@@ -160,13 +167,14 @@ class SaveExactly(BaseCallback):
             _STOPPED[self.model] = self.model.num_timesteps
         self._leave()
         vars(self._owner).pop("reset_noise", None)
-        _HOLDERS.pop(self._place, ExitStack()).close()
+        self._let_go()
 
     def _save(self, generators: StateDict) -> None:
         self._saved_at = self.model.num_timesteps
         try:
-            if not self._is_holder:
-                _HOLDERS[self._place], self._is_holder = self._lock(), True
+            if _HOLDERS.get(self._place) is not self:
+                self._held = self._lock()
+                _HOLDERS[self._place] = self
             write_exact(self.model, path_of_step(self.folder, self.name, self._saved_at), generators)
         except BaseException:  # learn() ends by it, without a call of _on_training_end
             self._leave()

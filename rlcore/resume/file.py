@@ -91,8 +91,9 @@ def save_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
         implement ``get_state`` and ``set_state``. Of a subclass, the file holds what its constructor takes, as the
         attributes of the same names have it, and the attributes that its ``extra_state`` names, such as
         ``extra_state = ("predictor", "predictor_optimizer", "intrinsic_mean")``: modules, optimizers, arrays, tensors,
-        numbers, plain values, RunningMeanStd, and what has ``get_state`` and ``set_state``. A function or class of
-        yours among the settings, such as a schedule, is given again to :func:`load_exact`, as ``custom_objects``
+        numbers, plain values, RunningMeanStd, and what has ``get_state`` and ``set_state``; NumPy's generators too,
+        but no file has what ``spawn()`` continues from, so do not call it. A function or class of yours among the
+        settings, such as a schedule, is given again to :func:`load_exact`, as ``custom_objects``
     :param path: ``.zip`` is added to a name without ending
     :raises CheckpointError: no file could hold a part of the training, which the message names: whatever differs from
         the model that :func:`load_exact` would build, such as a hook, or what it would refuse, such as NaN; or the file
@@ -137,8 +138,8 @@ def require_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> dict[st
 
     :raises CheckpointError: ``model`` cannot be saved exactly, or a load would refuse the file; the message says why
     """
-    if not os.fspath(path):
-        raise CheckpointError("''", "is no path; give that of a file")
+    if not isinstance(path, str | os.PathLike) or os.path.split(path)[1] in ("", ".", ".."):
+        raise CheckpointError(quoted(path), "is no path of a file, as str or os.PathLike; give one")
     try:
         if (reason := next(_obstacles(model), None)) is None:
             settings = _encoded({name: setting(model, name) for name in setting_names(type(model))}, {})

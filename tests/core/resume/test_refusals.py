@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,7 @@ from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv, VecNormalize
 
 from rlcore import DistributionalPPO, ResumableEnv, save_checkpoint
 from rlcore.checkpoint.container import load_container, save_container
-from rlcore.errors import (
-    CheckpointError,
-)
+from rlcore.errors import CheckpointError, SettingError
 from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact, save_exact
 from rlcore.state.training import capture_generators
 from tests.core.resume.small_models import net, ppo, sac
@@ -93,6 +92,18 @@ def test_statistics_stay_if_the_environments_refuse_theirs(tmp_path: Path) -> No
         load_exact(tmp_path / "file.zip", env)
 
     assert env.ret_rms.count < 1
+
+
+@pytest.mark.parametrize("path", ["", b"bytes.zip", None, 3, BytesIO(), "folder/", Path(), ".."])
+def test_what_is_no_path_of_a_file_is_refused(path: Any) -> None:
+    with pytest.raises(CheckpointError, match="is no path of a file, as str or"):
+        save_exact(ppo(), path)
+
+
+@pytest.mark.parametrize("wrong", ["", "run/exact", "../exact"])
+def test_a_name_in_another_folder_is_refused(wrong: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="is not the start of a file's name; put folders into folder"):
+        SaveExactly(tmp_path, every=16, name=wrong)
 
 
 def test_another_algorithm_is_refused(saved: Path) -> None:
