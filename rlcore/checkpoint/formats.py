@@ -223,9 +223,14 @@ def constructor_names(algorithm: type) -> list[str]:
 def require_spaces_of(content: Mapping[str, Any], env: VecEnv) -> None:
     """Raise StateError if an environment has other spaces than the model in a file."""
     for name in SPACES:
-        if (own := getattr(env, name)) != content[name]:
+        if (own := getattr(env, name)) != content[name] or _keys(own) != _keys(content[name]):
             text = f"its {name} is {content[name]!s:.200}, and this environment's {own!s:.200}"
             raise StateError(f"{text}; give the one it is for")
+
+
+def _keys(space: object) -> list[Any]:
+    """Return the keys of a Dict space, with those inside, in the order in which features are joined."""
+    return [(key, _keys(each)) for key, each in space.items()] if isinstance(space, spaces.Dict) else []
 
 
 def read_model_file(path: Any, *, require_digest: bool = False) -> dict[str, Any]:

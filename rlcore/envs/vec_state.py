@@ -92,6 +92,7 @@ def capture_env_state(env: VecEnv) -> StateDict | None:
         return None
     base = env.unwrapped
     return {
+        "vec_env": type(base).__name__,
         "seeds": [None if seed is None else int(seed) for seed in base._seeds],
         "environments": list(base.env_method("get_state")),
         "wrappers": [{"layer": type(layer).__name__, "state": _layer_state(layer)} for layer in _vec_layers(env)],
@@ -101,18 +102,24 @@ def capture_env_state(env: VecEnv) -> StateDict | None:
 def restore_env_state(env: VecEnv, state: StateDict) -> None:
     """Put a state of :func:`capture_env_state` into ``env``, which need not have been reset before.
 
+    Another class rounds differently: DummyVecEnv makes rewards float32, and SubprocVecEnv does not.
+
     :param env: one for which :func:`unsupported_reason` has none
     :raises StateError: another number or kind of environments or wrappers, or a damaged state; the environments have
         to be reset then
     """
     layers: list[Any] = list(_vec_layers(env))
-    form: StateDict = {
+    own_class: StateDict = {"vec_env": type(env.unwrapped).__name__}
+    state = own_class | state  # earlier files lack it
+    form = own_class | {
         "seeds": [0] * env.num_envs,
         "environments": None,
         "monitors": None,  # in files of earlier versions
         "wrappers": [{"layer": type(layer).__name__, "state": None} for layer in layers],
     }
-    require_like(state, form, lambda each: " of ".join([*(entry["layer"] for entry in each["wrappers"]), "a VecEnv"]))
+    require_like(
+        state, form, lambda each: " of ".join([*(entry["layer"] for entry in each["wrappers"]), each["vec_env"]])
+    )
     rules = {"layer": SAME, "environments": FREE, "state": FREE, "monitors": Rule(may_lack=True)}
     record = fit(state, form, "env_state", {**rules, "seeds": Rule(0, 2**64 - 1, optional=True)})
     if number_of_envs(state) != env.num_envs:

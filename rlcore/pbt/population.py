@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import math
@@ -39,6 +40,8 @@ STATE_FILE: Final = "population.json"
 MEMBERS: Final = "members"
 LINEAGE_FILE: Final = "lineage.jsonl"
 LOCK_FILE: Final = "lock"
+DIGEST: Final = "digest"
+"""The entry of the state's file for the digest of the others, which files of earlier versions lack."""
 STATE_FORM: Final = {"seed": int, "config": dict, "explored_step": int, "lineage_size": int, "scheduler": dict}
 
 _logger = logging.getLogger("rlcore.pbt")
@@ -252,7 +255,7 @@ class Population:
             "lineage_size": self._lineage_size,
             "scheduler": self.scheduler.state_dict(),
         }
-        write_atomic(self.folder / STATE_FILE, json.dumps(self._state).encode())
+        write_atomic(self.folder / STATE_FILE, json.dumps(self._state | {DIGEST: _digest(self._state)}).encode())
         for member in changed:
             for path in self._model_file("").glob(f"member_{member.member_id}_step_*.zip"):
                 if path.name != member.model_file:
@@ -275,6 +278,8 @@ def read_state(folder: Path) -> dict[str, Any] | None:
             with refusals_name(path, "read"):
                 content = bytes_of(path).tobytes()
             state: Any = json.loads(content)
+            if isinstance(state, dict) and state.pop(DIGEST, _digest(state)) != _digest(state):
+                raise ValueError("its digest does not fit its content")
             if not isinstance(state, dict) or {name: type(each) for name, each in state.items()} != STATE_FORM:
                 raise ValueError(f"it does not hold {', '.join(STATE_FORM)} of their types")
         except (ValueError, RecursionError) as error:
@@ -285,6 +290,10 @@ def read_state(folder: Path) -> dict[str, Any] | None:
     if any(members.glob("*.zip")):
         raise CheckpointError(members, f"holds models whose {STATE_FILE} is missing; give another folder")
     return None
+
+
+def _digest(state: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(state).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

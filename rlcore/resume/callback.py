@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 import threading
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -20,13 +21,21 @@ from rlcore.checkpoint import torch_file
 from rlcore.checkpoint.container import locked, refusals_name
 from rlcore.checkpoint.formats import read_model_file
 from rlcore.errors import CallOrderError, CheckpointError, SettingError
-from rlcore.resume.file import generators_to_go_on, is_running, require_exact, write_exact
-from rlcore.resume.parts import capture_log, capture_noise, put_into_log, restore_generators_of, restore_noise
-from rlcore.state.training import capture_generators
+from rlcore.resume.file import LOADED, is_in_rollout, is_running, require_exact, write_exact
+from rlcore.resume.parts import (
+    capture_generators_of,
+    capture_log,
+    capture_noise,
+    put_into_log,
+    restore_generators_of,
+    restore_noise,
+    training_state,
+)
+from rlcore.state.training import capture_generators, snapshot
 from rlcore.types import StateDict
 
-_HOLDERS: Final[dict[Path, ExitStack]] = {}
-"""What holds a lock of this process, by its file."""
+_HOLDERS: Final[dict[Path, SaveExactly]] = {}
+"""Who holds a lock of this process, by its file."""
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -68,7 +77,8 @@ class SaveExactly(BaseCallback):
             raise SettingError("name", f"name={name!r} is not the start of a file's name; put folders into folder")
         self.folder, self.every, self.keep, self.name = Path(folder).absolute(), every, keep, name
         self.stopped_by: int | None = None
-        self._stopping = self._in_rollout = self._is_holder = False
+        self._stopping = self._in_rollout = False
+        self._held = ExitStack()
         self._saved_at = self._began_at = 0
         self._place = self.folder / f".{name}.lock"
 
@@ -91,7 +101,7 @@ class SaveExactly(BaseCallback):
             torch_file.plain(require_exact(self.model, path))
         self._began_at = self._saved_at
         self._lock().close()  # refuse at once; it is held from the first file on
-        self.stopped_by, self._stopping, self._in_rollout, self._is_holder = None, False, False, False
+        self.stopped_by, self._stopping, self._in_rollout = None, False, False
         self._remember_generators()
         if threading.current_thread() is not threading.main_thread():
             return  # where no handler can be installed
@@ -105,8 +115,9 @@ class SaveExactly(BaseCallback):
 
     def _lock(self) -> ExitStack:
         """Keep others from saving under this name, and refuse files of another run; remove what killed writers left."""
-        if (holder := _HOLDERS.pop(self._place, None)) is not None:
-            holder.close()
+        holder, frames = _HOLDERS.get(self._place, self), sys._current_frames().values()
+        if holder.model is self.model or not any(is_running(holder.model, "learn", each) for each in frames):
+            holder._let_go()
         with ExitStack() as held:
             held.enter_context(locked(self._place))
             later = [step for step in saved_steps(self.folder, self.name) if step > self._began_at]
@@ -121,6 +132,10 @@ class SaveExactly(BaseCallback):
                 if left.fullmatch(path.name):
                     path.unlink(missing_ok=True)
             return held.pop_all()
+
+    def _let_go(self) -> None:
+        if _HOLDERS.get(self._place) is self:
+            _HOLDERS.pop(self._place)._held.close()
 
     def _remember_generators(self) -> None:
         """Remember the global generators whenever exploration noise is about to be drawn.
@@ -152,13 +167,14 @@ class SaveExactly(BaseCallback):
             _STOPPED[self.model] = self.model.num_timesteps
         self._leave()
         vars(self._owner).pop("reset_noise", None)
-        _HOLDERS.pop(self._place, ExitStack()).close()
+        self._let_go()
 
     def _save(self, generators: StateDict) -> None:
         self._saved_at = self.model.num_timesteps
         try:
-            if not self._is_holder:
-                _HOLDERS[self._place], self._is_holder = self._lock(), True
+            if _HOLDERS.get(self._place) is not self:
+                self._held = self._lock()
+                _HOLDERS[self._place] = self
             write_exact(self.model, path_of_step(self.folder, self.name, self._saved_at), generators)
         except BaseException:  # learn() ends by it, without a call of _on_training_end
             self._leave()
@@ -205,18 +221,28 @@ def continue_learning(
     """Call ``model.learn()`` so that it ends as the interrupted call would have, schedules included.
 
     ``learn(remaining, reset_num_timesteps=False)`` alone resets the action noise, and forgets values that were recorded
-    for the next row of the log; this restores both. It also sets the global generators as they were, whatever has been
-    drawn since the load, and when callbacks begin. A model that has reached its total is returned unchanged.
+    for the next row of the log; this restores both. It also puts environments, with the statistics of VecNormalize, and
+    random generators back to where the file has them, whatever they did since the load, and the generators again when
+    callbacks have begun. What changes the model stays, also noise of a DistributionalPPO's optimizer that
+    ``set_random_seed`` seeds. A model that has reached its total is returned unchanged.
 
-    :param model: of :func:`load_exact`, or one whose ``learn()`` was interrupted in this process
+    :param model: of :func:`load_exact`, or one whose ``learn()`` ended between two rollouts in this process
     :param callback: as for ``learn()``; callbacks keep their own state, which no file of ours holds
     :param total_timesteps: of the whole run, counted from its beginning; None for the one that it was begun with.
         Schedules go by it, so with another one they do not continue exactly
     :param learn_arguments: the other arguments of ``learn()``, as the run was begun with: ``log_interval``,
         ``tb_log_name``, ``progress_bar``, ``use_masking``
+    :raises CallOrderError: ``learn()`` of this model is, or has ended, inside of a rollout, as far as can be seen
+    :raises StateError: the model was given environments since the load that the state in the file does not fit
     """
     remaining = (model._total_timesteps if total_timesteps is None else total_timesteps) - model.num_timesteps
     if remaining > 0:
+        if is_in_rollout(model):
+            words = "learn() of this model ended inside of a rollout, which cannot be continued in its middle"
+            raise CallOrderError(f"{words}; continue with load_exact and the newest file of SaveExactly")
+        step, state = LOADED.get(model, (None, {}))
+        for key in state if step == model.num_timesteps else ():
+            training_state(model).parts[str(key)].restore(snapshot(state[key]))  # type: ignore[arg-type]
         given = callback if isinstance(callback, list) else [] if callback is None else [callback]
         callbacks = [each if isinstance(each, BaseCallback) else ConvertCallback(each) for each in given]
         model.learn(remaining, callback=[*callbacks, _PutBack(model)], reset_num_timesteps=False, **learn_arguments)
@@ -228,7 +254,7 @@ class _PutBack(BaseCallback):
 
     def __init__(self, model: BaseAlgorithm) -> None:
         super().__init__()
-        self._generators, self._log = generators_to_go_on(model), capture_log(model)
+        self._generators, self._log = capture_generators_of(model), capture_log(model)
         self._noise, self._noise_state = model.action_noise, capture_noise(model.action_noise)
 
     def _on_training_start(self) -> None:

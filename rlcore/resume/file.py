@@ -45,7 +45,7 @@ from rlcore.envs.resumable import SupportsState
 from rlcore.errors import CallOrderError, CheckpointError, StateError
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.state_parts import resume_run
-from rlcore.resume.parts import buffer_bytes, capture_generators_of, extra_names, training_state
+from rlcore.resume.parts import buffer_bytes, extra_names, training_state
 from rlcore.resume.settings import LACKING, NOISES, decode_settings, encode_setting, setting, setting_names
 from rlcore.resume.unsaved import acting, differences
 from rlcore.state.network import require_network
@@ -91,8 +91,9 @@ def save_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
         implement ``get_state`` and ``set_state``. Of a subclass, the file holds what its constructor takes, as the
         attributes of the same names have it, and the attributes that its ``extra_state`` names, such as
         ``extra_state = ("predictor", "predictor_optimizer", "intrinsic_mean")``: modules, optimizers, arrays, tensors,
-        numbers, plain values, RunningMeanStd, and what has ``get_state`` and ``set_state``. A function or class of
-        yours among the settings, such as a schedule, is given again to :func:`load_exact`, as ``custom_objects``
+        numbers, plain values, RunningMeanStd, and what has ``get_state`` and ``set_state``; NumPy's generators too,
+        but no file has what ``spawn()`` continues from, so do not call it. A function or class of yours among the
+        settings, such as a schedule, is given again to :func:`load_exact`, as ``custom_objects``
     :param path: ``.zip`` is added to a name without ending
     :raises CheckpointError: no file could hold a part of the training, which the message names: whatever differs from
         the model that :func:`load_exact` would build, such as a hook, or what it would refuse, such as NaN; or the file
@@ -101,7 +102,7 @@ def save_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> None:
         resume from the last file of :class:`SaveExactly`: outside of the ``except`` block save_exact cannot see an
         update that was left, or a rollout of an off-policy algorithm that was left between two steps
     """
-    if not isinstance(model, DistributionalPPO) and model.env is not None and _is_in_rollout(model):
+    if not isinstance(model, DistributionalPPO) and model.env is not None and is_in_rollout(model):
         raise CallOrderError(
             "save_exact was called inside of a rollout, or after learn() ended in one, which cannot be continued in "
             "its middle; nothing was written. Pass callback=SaveExactly(...) to learn(), which saves between rollouts."
@@ -137,8 +138,8 @@ def require_exact(model: BaseAlgorithm, path: str | os.PathLike[str]) -> dict[st
 
     :raises CheckpointError: ``model`` cannot be saved exactly, or a load would refuse the file; the message says why
     """
-    if not os.fspath(path):
-        raise CheckpointError("''", "is no path; give that of a file")
+    if not isinstance(path, str | os.PathLike) or os.path.split(path)[1] in ("", ".", ".."):
+        raise CheckpointError(quoted(path), "is no path of a file, as str or os.PathLike; give one")
     try:
         if (reason := next(_obstacles(model), None)) is None:
             settings = _encoded({name: setting(model, name) for name in setting_names(type(model))}, {})
@@ -183,7 +184,9 @@ def load_exact(
         )
     load = _load_distributional if issubclass(found, DistributionalPPO) else _load_stock
     model = load(path, record, env, found, objects, device)
-    _GENERATORS[model] = model.num_timesteps, capture_generators_of(model)
+    parts = training_state(model).parts.values()
+    keys = [part.key for part in parts if part.scope is Scope.RUN or part.key == "normalizer_state"]
+    LOADED[model] = model.num_timesteps, {key: record["state"][key] for key in keys if record["state"].get(key)}
     return model
 
 
@@ -229,14 +232,8 @@ def _load_stock(
     return model
 
 
-_GENERATORS: Final[WeakKeyDictionary[BaseAlgorithm, tuple[int, StateDict]]] = WeakKeyDictionary()
-"""Of loaded models: the generators of the file, and its timestep."""
-
-
-def generators_to_go_on(model: BaseAlgorithm) -> StateDict:
-    """Return the generators with which training goes on: of a model that was just loaded, those of the file."""
-    step, state = _GENERATORS.get(model, (None, {}))
-    return state if step == model.num_timesteps else capture_generators_of(model)
+LOADED: Final[WeakKeyDictionary[BaseAlgorithm, tuple[int, StateDict]]] = WeakKeyDictionary()
+"""Of loaded models: the timestep of the file, and from where its run goes on."""
 
 
 def _built(algorithm: type[BaseAlgorithm], settings: Mapping[str, Any], env: Any, device: str) -> BaseAlgorithm:
@@ -372,8 +369,10 @@ def _obstacles_of_replay(model: Any, replay: ReplayBuffer) -> Iterator[str]:
         yield "the replay buffer keeps info dicts, which no file can hold; make it with copy_info_dict=False"
 
 
-def _is_in_rollout(model: Any) -> bool:
+def is_in_rollout(model: Any) -> bool:
     """Return whether ``learn()`` is, or has ended, inside of a rollout, as far as this can be seen from outside."""
+    if isinstance(model, DistributionalPPO):  # which remembers where the rollout began
+        return model._boundary is not None
     others = [frame for thread, frame in sys._current_frames().items() if thread != threading.get_ident()]
     others += [frame for frame, _ in walk_tb(sys.exc_info()[2])]  # of the exception that is being handled
     base, steps = getattr(model.env, "unwrapped", None), model.num_timesteps

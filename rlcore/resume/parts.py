@@ -38,7 +38,7 @@ from rlcore.state.training import (
     restore_position,
     to_state,
 )
-from rlcore.state.tree import FREE, SAME, Rule, fit, fit_optimizer, misfit
+from rlcore.state.tree import FREE, Rule, fit, fit_optimizer, misfit
 from rlcore.types import StateDict
 
 
@@ -242,22 +242,15 @@ def _lstm_states(model: BaseAlgorithm) -> StateDict:
 def _capture_env(model: BaseAlgorithm) -> StateDict:
     """Return the state of every environment and VecEnvWrapper, and what VecNormalize has measured."""
     env: Any = model.env
-    return {
-        "vec_env": type(env.unwrapped).__name__,
-        "state": vec_state.capture_env_state(env),
-        "normalizer": vec_state.capture_normalizer(env),
-    }
+    return {"state": vec_state.capture_env_state(env), "normalizer": vec_state.capture_normalizer(env)}
 
 
 def _restore_env(model: BaseAlgorithm, state: StateDict) -> None:
-    """Continue the environments. After an error they have to be reset; statistics are unchanged then.
-
-    Another class rounds differently: DummyVecEnv makes rewards float32, and SubprocVecEnv does not.
-    """
+    """Continue the environments. After an error they have to be reset; statistics are unchanged then."""
     env: Any = model.env
     like = {"vec_env": type(env.unwrapped).__name__, "state": None, "normalizer": None, "normalizer_settings": None}
     older = Rule(free=True, may_lack=True)
-    rules = {"vec_env": SAME, "state": FREE, "normalizer": FREE, "normalizer_settings": older}
+    rules = {"vec_env": Rule(same=True, may_lack=True), "state": FREE, "normalizer": FREE, "normalizer_settings": older}
     record = fit(state, like, "environments", rules)
     vec_state.restore_env_state(env, record["state"])
     if record["normalizer"] is not None:

@@ -130,7 +130,7 @@ def test_after_environments_that_do_not_fit_the_right_ones_still_resume_exactly(
     model.learn(48, reset_num_timesteps=False)
     loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(normalize=False), device="cpu")
     loaded.set_env(VecNormalize(make_envs(), norm_obs=False, norm_reward=False))
-    with pytest.raises(StateError, match="this is VecNormalize of a VecEnv"):
+    with pytest.raises(StateError, match="this is VecNormalize of DummyVecEnv"):
         loaded.learn(48, reset_num_timesteps=False)
     loaded.set_env(make_envs())
     loaded.learn(48, reset_num_timesteps=False)

@@ -205,11 +205,14 @@ def test_worker_processes_continue_bit_exactly_and_survive_a_refused_state() -> 
     actions = actions_for(local.action_space, 40)
     local.reset()
     run_vec(local, actions[:20])
-    state = through_file(capture_env_state(local))
+    local_state = through_file(capture_env_state(local))
+    state = edit(local_state, ["vec_env"], "SubprocVecEnv")
     workers = make_vec("Acrobot-v1", seed=None, vec_env_cls=SubprocVecEnv, vec_env_kwargs={"start_method": "fork"})
     try:
         with pytest.raises(StateError, match=r"environment 1: .*'PendulumEnv'"):
             restore_env_state(workers, edit(state, ["environments", 1, "environment"], "PendulumEnv"))
+        with pytest.raises(StateError, match="the run had 'DummyVecEnv', and this is SubprocVecEnv"):
+            restore_env_state(workers, local_state)
         restore_env_state(workers, state)
         again = capture_env_state(workers)
         seen = [workers.step(np.stack([action] * 2)) for action in actions[20:]]
@@ -300,7 +303,7 @@ VEC_BAD: list[tuple[list[str | int], Any, str]] = [
     (["seeds", 0], "x", "'x'"),
     (["seeds", 0], -1, "from 0 to"),
     (["seeds", 0], 2**70, "from 0 to"),
-    (["wrappers"], [], "had 'a VecEnv', and this is VecNormalize of VecCheckNan of VecMonitor of a VecEnv"),
+    (["wrappers"], [], "had 'DummyVecEnv', and this is VecNormalize of VecCheckNan of VecMonitor of DummyVecEnv"),
     (["wrappers", 0, "layer"], "VecFrameStack", "'VecFrameStack of .*this is VecNormalize of"),
     (["wrappers", 0, "state", "gamma"], 1.5, "gamma.* from 0.0 to 1.0"),
     (["wrappers", 0, "state", "clip_obs"], float("nan"), "clip_obs.* must be a number of at least 0.0, and is nan"),

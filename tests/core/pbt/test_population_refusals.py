@@ -63,8 +63,14 @@ def test_another_configuration_than_the_folder_was_begun_with(
 
 
 def edited(**fields: Any) -> Callable[[Path], object]:
-    """Change fields of a file of JSON."""
-    return lambda path: path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+    """Change fields of a file of JSON, which has no digest unless one is given, as in earlier versions."""
+
+    def edit(path: Path) -> None:
+        content = json.loads(path.read_text())
+        assert content.pop("digest")
+        path.write_text(json.dumps({**content, **fields}))
+
+    return edit
 
 
 @pytest.mark.parametrize(
@@ -74,6 +80,12 @@ def edited(**fields: Any) -> Callable[[Path], object]:
         ("population.json", lambda path: path.write_text("null"), r"population\.json: is damaged .*does not hold seed"),
         ("population.json", lambda path: path.write_text("[" * 10**5), r"population\.json: is damaged"),
         ("population.json", edited(config=[]), r"population\.json: is damaged .*does not hold seed"),
+        ("population.json", edited(digest="0" * 64), r"population\.json: is damaged .*its digest does not fit"),
+        (
+            "population.json",
+            lambda path: path.write_bytes(path.read_bytes().replace(b'"step": 1', b'"step": 2')),
+            "digest",
+        ),
         ("population.json", edited(scheduler={}), r"population\.json: scheduler cannot be used"),
         ("population.json", edited(lineage_size=10**9), r"lineage\.jsonl: is damaged"),
         ("population.json", lambda path: (path.unlink(), os.mkfifo(path)), "is not a regular file"),
@@ -91,6 +103,12 @@ def test_what_is_damaged_is_named_and_kept(
     with pytest.raises(CheckpointError, match=words):
         build(tmp_path)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()} == kept
+
+
+def test_a_population_of_an_earlier_version_whose_file_has_no_digest_goes_on(tmp_path: Path) -> None:
+    build(tmp_path).train(1)
+    edited()(tmp_path / "population.json")
+    assert build(tmp_path).train(2).best.step == 2
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import SubprocVecEnv, VecNormalize
 
 from rlcore import CheckpointError, DistributionalPPO
 from rlcore.checkpoint.container import load_container, save_container
 from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact, save_exact
+from tests.support.environments import make_vec
 from tests.support.exact_runs import StopAt
 from tests.support.training import differing, make_envs, make_model
 
@@ -73,6 +75,14 @@ def test_another_algorithm_or_an_environment_without_state_is_refused(tmp_path: 
         CheckpointError, match=r"could not continue exactly in this .*ResumableEnv is not its outermost wrapper"
     ):
         load_exact(tmp_path / "exact.zip", make_vec_env("CartPole-v1", 3))
+
+
+def test_another_vec_env_whose_rewards_round_differently_is_refused(tmp_path: Path) -> None:
+    save_exact(make_model(make_envs(normalize=True)).learn(48), tmp_path / "exact.zip")
+    workers = VecNormalize(make_vec(n_envs=3, vec_env_cls=SubprocVecEnv, vec_env_kwargs={"start_method": "fork"}))
+    with pytest.raises(CheckpointError, match="had 'VecNormalize of DummyVecEnv', and this is VecNormalize of Subproc"):
+        load_exact(tmp_path / "exact.zip", workers, device="cpu")
+    workers.close()
 
 
 def test_a_file_without_generators_is_refused(tmp_path: Path) -> None:

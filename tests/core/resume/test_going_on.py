@@ -14,7 +14,9 @@ import torch
 from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
+from stable_baselines3.common.vec_env import VecNormalize
 
 from rlcore.errors import CheckpointError
 from rlcore.resume import SaveExactly, continue_learning, load_exact, save_exact
@@ -53,6 +55,22 @@ def test_draws_before_the_training_goes_on_change_nothing(make: Callable[[Any], 
         continue_learning(loaded, Draws())
         assert (step, differences(finished(loaded), expected)) == (step, [])
     assert steps
+
+
+def evaluate(model: Any) -> None:
+    evaluate_policy(model, model.get_env(), 2, warn=False)
+
+
+@pytest.mark.parametrize("use", [evaluate, lambda model: model.env.reset(), lambda model: model.set_env(model.env)])
+@pytest.mark.parametrize("make", [ppo, dqn, make_model])
+def test_a_use_of_the_environments_before_the_training_goes_on_changes_nothing(
+    make: Callable[[Any], Any], use: Callable[[Any], object], tmp_path: Path
+) -> None:
+    expected = finished(make(VecNormalize(make_vec())).learn(64, callback=SaveExactly(tmp_path, every=32, keep=9)))
+    path = path_of_step(tmp_path, "exact", saved_steps(tmp_path, "exact")[0])
+    loaded = load_exact(path, VecNormalize(make_vec()), device="cpu")
+    use(loaded)
+    assert differences(finished(continue_learning(loaded)), expected) == []
 
 
 @pytest.mark.parametrize("make", [ppo, make_model])

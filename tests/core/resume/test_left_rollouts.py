@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from rlcore.errors import CallOrderError
-from rlcore.resume import save_exact
+from rlcore.resume import continue_learning, save_exact
 from tests.core.resume.small_models import ppo, sac
 from tests.support.environments import make_vec
+from tests.support.exact_runs import StopAt
+from tests.support.training import make_model
 
 
 class SaveInTheMiddle(BaseCallback):
@@ -57,6 +60,17 @@ def test_an_update_that_an_exception_leaves_is_not_saved_where_the_exception_is_
         hook.remove()
         with pytest.raises(CallOrderError, match=r"after learn\(\) ended in one"):
             save_exact(model, tmp_path / "file.zip")
+
+
+@pytest.mark.parametrize("make", [ppo, partial(sac, train_freq=4), make_model])
+def test_a_model_whose_rollout_was_left_does_not_continue_and_one_between_rollouts_does(make: Any) -> None:
+    model = make().learn(192, callback=StopAt(38))
+    with pytest.raises(
+        CallOrderError, match=r"ended inside of a rollout.*continue with load_exact and the newest file"
+    ):
+        continue_learning(model)
+    model = make().learn(96)
+    assert continue_learning(model, total_timesteps=192).num_timesteps == 192
 
 
 def test_workers_that_have_not_answered_are_not_asked_for_their_state(tmp_path: Path) -> None:

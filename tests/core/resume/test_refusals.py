@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections import OrderedDict
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.monitor import Monitor
@@ -20,14 +23,12 @@ from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv, VecNormalize
 
 from rlcore import DistributionalPPO, ResumableEnv, save_checkpoint
 from rlcore.checkpoint.container import load_container, save_container
-from rlcore.errors import (
-    CheckpointError,
-)
+from rlcore.errors import CheckpointError, SettingError
 from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact, save_exact
 from rlcore.state.training import capture_generators
 from tests.core.resume.small_models import net, ppo, sac
 from tests.support.environments import bits_of_state, make_vec
-from tests.support.exact_runs import StopAt, differences, finished
+from tests.support.exact_runs import StatelessParts, StopAt, differences, finished
 from tests.support.training import make_model
 
 
@@ -42,7 +43,7 @@ UNFIT: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "another number": (lambda: make_vec(n_envs=3), "the run had 2 environments, and this one has 3"),
     "another environment": (lambda: make_vec(env_kwargs={"sutton_barto_reward": True}), "sutton_barto_reward"),
-    "workers": (workers, "vec_env.* must be the model's, 'SubprocVecEnv', and is 'DummyVecEnv'"),
+    "workers": (workers, "the run had 'DummyVecEnv', and this is SubprocVecEnv"),
     "no state": (lambda: make_vec_env("CartPole-v1", 2), "ResumableEnv is not its outermost wrapper"),
 }
 
@@ -62,6 +63,25 @@ def test_another_environment_is_refused_and_changes_no_generator(
     assert (bits_of_state(capture_generators()), random.getstate()) == (before, drawn)
 
 
+class Turned(StatelessParts):
+    """Gives its parts in another order, in which a policy joins their features."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.observation_space = spaces.Dict(OrderedDict([*self.observation_space.items()][::-1]))  # type: ignore[attr-defined]
+
+
+def test_a_dict_space_whose_keys_have_another_order_is_refused(tmp_path: Path) -> None:
+    def made(kind: type[StatelessParts]) -> VecEnv:
+        return make_vec_env("Pendulum-v1", 2, wrapper_class=lambda env: ResumableEnv(kind(env)))
+
+    for kind, other in ((StatelessParts, Turned), (Turned, StatelessParts)):
+        save_exact(sac(made(kind)), tmp_path / "file.zip")
+        load_exact(tmp_path / "file.zip", made(kind))
+        with pytest.raises(CheckpointError, match=r"its observation_space is Dict.*, and this environment's Dict"):
+            load_exact(tmp_path / "file.zip", made(other))
+
+
 def test_statistics_stay_if_the_environments_refuse_theirs(tmp_path: Path) -> None:
     model = ppo(VecNormalize(make_vec()))
     model.learn(16)
@@ -72,6 +92,18 @@ def test_statistics_stay_if_the_environments_refuse_theirs(tmp_path: Path) -> No
         load_exact(tmp_path / "file.zip", env)
 
     assert env.ret_rms.count < 1
+
+
+@pytest.mark.parametrize("path", ["", b"bytes.zip", None, 3, BytesIO(), "folder/", Path(), ".."])
+def test_what_is_no_path_of_a_file_is_refused(path: Any) -> None:
+    with pytest.raises(CheckpointError, match="is no path of a file, as str or"):
+        save_exact(ppo(), path)
+
+
+@pytest.mark.parametrize("wrong", ["", "run/exact", "../exact"])
+def test_a_name_in_another_folder_is_refused(wrong: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="is not the start of a file's name; put folders into folder"):
+        SaveExactly(tmp_path, every=16, name=wrong)
 
 
 def test_another_algorithm_is_refused(saved: Path) -> None:
