@@ -14,8 +14,8 @@ from gymnasium import spaces
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
 from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, LinearSchedule
 
-from rlcore.checkpoint.torch_file import MAX_KEY, quoted
-from rlcore.errors import CheckpointError
+from rlcore.checkpoint.torch_file import MAX_KEY
+from rlcore.errors import CheckpointError, quoted
 from rlcore.types import StateValue
 
 KIND = "__kind__"
