@@ -159,7 +159,7 @@ def _dtype(name: object) -> np.dtype[Any]:
 
 
 def _torch_dtype(name: str) -> torch.dtype:
-    dtype = getattr(torch, name)
+    dtype = vars(torch).get(name)  # to ask torch for an attribute may import a module
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"{name!r} is not the name of a dtype")
     return dtype
