@@ -21,6 +21,13 @@ def shortened(text: str, limit: int) -> str:
     return f"{text[:start]} ... {text[start + 5 - limit :]}"
 
 
+def quoted(text: object, limit: int = 80) -> str:
+    """Return ``text`` as printable ASCII of bounded length, for texts that a file supplies."""
+    # Cut before escaping too, so that a text of a gigabyte costs no more than a short one.
+    escaped = ascii(text[: limit + 1] if isinstance(text, str | bytes) else text)
+    return escaped if len(escaped) <= limit else f"{escaped[: limit - 3]}..."
+
+
 class RLCoreError(Exception):
     """Root of the errors below, so that a caller can catch them together. They can be pickled."""
 

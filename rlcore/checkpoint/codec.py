@@ -14,8 +14,8 @@ from gymnasium import spaces
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
 from stable_baselines3.common.utils import ConstantSchedule, FloatSchedule, LinearSchedule
 
-from rlcore.checkpoint.torch_file import MAX_KEY, quoted
-from rlcore.errors import CheckpointError
+from rlcore.checkpoint.torch_file import MAX_KEY
+from rlcore.errors import CheckpointError, quoted
 from rlcore.types import StateValue
 
 KIND = "__kind__"
@@ -159,7 +159,7 @@ def _dtype(name: object) -> np.dtype[Any]:
 
 
 def _torch_dtype(name: str) -> torch.dtype:
-    dtype = getattr(torch, name)
+    dtype = vars(torch).get(name)  # to ask torch for an attribute may import a module
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"{name!r} is not the name of a dtype")
     return dtype

@@ -25,8 +25,8 @@ import xxhash
 from filelock import FileLock, Timeout
 
 from rlcore.checkpoint import torch_file
-from rlcore.checkpoint.torch_file import RefusedError, quoted
-from rlcore.errors import CheckpointError, RLCoreError, StateError, warn_caller
+from rlcore.checkpoint.torch_file import RefusedError
+from rlcore.errors import CheckpointError, RLCoreError, StateError, quoted, warn_caller
 from rlcore.types import StateDict
 
 PathOrFile: TypeAlias = "str | PathLike[str] | BinaryIO | BufferedIOBase"

@@ -20,8 +20,8 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from rlcore.checkpoint import codec, container
 from rlcore.checkpoint.container import PathOrFile, path_of, refusals_name, unusable
-from rlcore.checkpoint.torch_file import RefusedError, quoted
-from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError, warn_caller
+from rlcore.checkpoint.torch_file import RefusedError
+from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError, quoted, warn_caller
 from rlcore.types import StateDict
 
 FORMAT_V1: Final = "v1_policy_only"

@@ -10,6 +10,7 @@ import math
 import pickle
 import re
 import struct
+import sys
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from rlcore.errors import quoted
 from rlcore.types import StateDict
 
 DTYPES: dict[str, torch.dtype] = {
@@ -41,6 +43,7 @@ MAX_PICKLE_BYTES = 2**23  # the tensors' contents lie outside it
 # about 60 for each record and 10 for each episode that it remembers. A million cost some 170 MiB and 10 s.
 OPERATIONS, OPERATIONS_OF_A_TENSOR, MAX_OPERATIONS = 2**19, 2**6, 2**20
 LARGE_KEYS = 1000  # integers of more than 60 bits: their hashes can all be equal, which takes quadratic time
+MAX_PLAIN_BYTES = 2**25  # of texts, numbers and tuples, wherever one is: what describes them writes each out
 # Tied weights are in a state dict under each name; whoever copies the tensors one by one takes memory for all.
 MAX_SHARING = 4  # how many times the bytes of its records a file's tensors may be
 
@@ -60,13 +63,6 @@ _RECORDS = re.compile(
 
 class RefusedError(ValueError):
     """A file's content or values to be saved are wrong; the public functions add the name of the file."""
-
-
-def quoted(text: object, limit: int = 80) -> str:
-    """Return ``text`` as printable ASCII of bounded length, for texts that a file supplies."""
-    # Cut before escaping too, so that a text of a gigabyte costs no more than a short one.
-    escaped = ascii(text[: limit + 1] if isinstance(text, str | bytes) else text)
-    return escaped if len(escaped) <= limit else f"{escaped[: limit - 3]}..."
 
 
 def plain(payload: object, *, is_read: bool = False) -> StateDict:
@@ -91,6 +87,7 @@ class _Copier:
         self._storages: set[int] = set()  # the addresses of those that the tensors so far have
         self._texts: dict[str, str] = {}  # the object that is written for each text
         self._seen: set[int] = set()
+        self._left = MAX_PLAIN_BYTES
 
     def copied(self, value: Any, place: str, depth: int) -> Any:
         if isinstance(value, torch.Tensor):
@@ -98,18 +95,29 @@ class _Copier:
             self._enter(value, place)
             return value if self._is_read else _alone(value.detach(), self._storages)
         if type(value) is tuple:
-            for part in value:
-                _check_plain(part, f"{place} is a tuple that holds")
-            return tuple(self.copied(part, place, depth) for part in value)
+            self._left -= sys.getsizeof(value)
+            return tuple(self._plain(part, f"{place} is a tuple that holds") for part in value)
         if type(value) not in (list, dict, OrderedDict):
-            _check_plain(value, f"{place} is")
-            return self._texts.setdefault(value, value) if isinstance(value, str) else value
+            return self._plain(value, f"{place} is")
         if depth >= MAX_DEPTH:
             raise RefusedError(f"{place[:80]} is nested deeper than {MAX_DEPTH} levels")
         self._enter(value, place)
         if isinstance(value, list):
             return [self.copied(part, f"{place}[{index}]", depth + 1) for index, part in enumerate(value)]
         return self._copied_dict(value, place, depth + 1)
+
+    def _plain(self, value: Any, what: str) -> Any:
+        if value is not None and type(value) not in (bool, int, float, str):
+            kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+            hint = "; use torch.as_tensor, or .item() if its dtype may change" if kind.startswith("numpy.") else ""
+            raise RefusedError(
+                f"{what} a {kind}; a checkpoint holds tensors, bool, int, float, str, None, lists, dicts with str or "
+                f"int keys and tuples of plain values{hint}"
+            )
+        self._left -= sys.getsizeof(value)
+        if self._left < 0:
+            raise RefusedError(f"its texts, numbers and tuples need more than {MAX_PLAIN_BYTES} bytes in all places")
+        return self._texts.setdefault(value, value) if isinstance(value, str) else value
 
     def _enter(self, value: object, place: str) -> None:
         if self._is_read and id(value) in self._seen:
@@ -123,8 +131,7 @@ class _Copier:
                 raise RefusedError(f"{place} has a key of type {type(key).__name__}; keys must be str or int")
             if isinstance(key, str) and len(key) > MAX_KEY:
                 raise RefusedError(f"{place} has a key of {len(key)} characters; keys have at most {MAX_KEY}")
-            name = self._texts.setdefault(key, key) if isinstance(key, str) else key
-            made[name] = self.copied(part, f"{place}[{quoted(key)}]", depth)
+            made[self._plain(key, place)] = self.copied(part, f"{place}[{quoted(key)}]", depth)
         metadata = getattr(value, "_metadata", None)
         if metadata is not None:
             made._metadata = self.copied(metadata, f"{place}._metadata", depth)  # type: ignore[attr-defined]
@@ -145,16 +152,6 @@ def _check_tensor(tensor: torch.Tensor, place: str) -> None:
     if not is_dense or type(tensor.detach()) is not torch.Tensor:
         kind = f"{type(tensor).__name__}, {tensor.layout}, {tensor.dtype}, on {tensor.device}"
         raise RefusedError(f"{place} is a tensor that cannot be saved ({kind}): it must be dense, real and hold data")
-
-
-def _check_plain(value: object, what: str) -> None:
-    if value is not None and type(value) not in (bool, int, float, str):
-        kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
-        hint = "; use torch.as_tensor, or .item() if its dtype may change" if kind.startswith("numpy.") else ""
-        raise RefusedError(
-            f"{what} a {kind}; a checkpoint holds tensors, bool, int, float, str, None, lists, dicts with str or int "
-            f"keys and tuples of plain values{hint}"
-        )
 
 
 def end_record(content: memoryview) -> tuple[int, bytes]:

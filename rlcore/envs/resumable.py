@@ -28,8 +28,7 @@ from gymnasium.wrappers import (
 from stable_baselines3.common.monitor import Monitor
 
 from rlcore.checkpoint.container import unusable
-from rlcore.checkpoint.torch_file import quoted
-from rlcore.errors import SettingError, StateError
+from rlcore.errors import SettingError, StateError, quoted
 from rlcore.state.training import generator_from_state, generator_state
 from rlcore.state.tree import FREE, LARGEST_COUNT, SAME, Rule, fit
 from rlcore.types import StateDict, StateValue

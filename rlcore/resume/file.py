@@ -39,10 +39,9 @@ from rlcore.checkpoint.formats import (
     require_spaces_of,
     write_model_file,
 )
-from rlcore.checkpoint.torch_file import quoted
 from rlcore.envs import vec_state
 from rlcore.envs.resumable import SupportsState
-from rlcore.errors import CallOrderError, CheckpointError, StateError
+from rlcore.errors import CallOrderError, CheckpointError, StateError, quoted
 from rlcore.ppo.algorithm import DistributionalPPO
 from rlcore.ppo.state_parts import resume_run
 from rlcore.resume.parts import buffer_bytes, extra_names, training_state

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial, reduce
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
@@ -38,6 +39,7 @@ _DIRECTORY_BYTES: Final = 5  # in the end record of an archive
 _BYTES: Final = 16  # of a directory or a pickle, for each instruction that a pickle may have
 _MOST_FIELD_BYTES: Final = 32 * MEBIBYTE
 _MOST_VALUES: Final = 500_000
+_LONGEST_NAME: Final = 1000  # all keys that lead to a value
 _EXPLORATION: Final = ("exploration_initial_eps", "exploration_final_eps", "exploration_fraction")
 _IN_WEIGHTS: Final = re.compile(
     r"collections\.OrderedDict|torch\._utils\._rebuild_(tensor_v2|parameter)|torch\.\w*Storage"
@@ -120,8 +122,8 @@ def load_parameters_safely(file: ModelFile, model: BaseAlgorithm) -> RestoredPar
         fields, states = _read(file, own, most)
         skipped = {key: reason for key, value in fields.items() if (reason := _why_skipped(key, value, model))}
         kept = {key: _fitted_field(key, fields[key], model) for key in fields.keys() - skipped}
-        fitted, tensors = _fitted(states, own, model)
-    except (NotScannedError, MisfitError) as error:
+        fitted, tensors = _fitted(states, own, model, most)
+    except (MisfitError, *DAMAGE) as error:
         name = str(file) if isinstance(file, str | PathLike) else "(file object)"
         raise ModelFileError(name, str(error)) from error
     model.set_parameters(fitted, device=model.device)
@@ -249,7 +251,7 @@ def _own(model: BaseAlgorithm) -> _States:
     return own
 
 
-def _fitted(found: Mapping[str, Any], own: _States, model: BaseAlgorithm) -> tuple[_States, _States]:
+def _fitted(found: Mapping[str, Any], own: _States, model: BaseAlgorithm, most: int) -> tuple[_States, _States]:
     """Return states and tensors as the model takes them over; MisfitError if one is not like the model's own."""
     import torch
 
@@ -257,7 +259,10 @@ def _fitted(found: Mapping[str, Any], own: _States, model: BaseAlgorithm) -> tup
     for name in names:
         if name in found and isinstance(_attribute(model, name), torch.optim.Optimizer):
             fitted[name], like[name] = _aligned(name, found[name], own[name], model)
-    leaves, own_leaves = dict(_leaves(fitted)), dict(_leaves(like))
+    found_leaves = _leaves(fitted)
+    leaves, own_leaves = dict(islice(found_leaves, most)), dict(_leaves(like))
+    if next(found_leaves, None):
+        raise MisfitError("it has more values than the model")
     for name in (*own_leaves, *leaves):
         problem = "is unknown to the model" if name not in own_leaves else "is missing" if name not in leaves else ""
         if problem := problem or _difference(name, leaves[name], own_leaves[name]):
@@ -308,9 +313,12 @@ def _aligned(name: str, found: Any, own: Any, model: BaseAlgorithm) -> tuple[dic
 
 def _leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield what is no table or list, and what is empty, by its place."""
+    if len(name) > _LONGEST_NAME:
+        raise MisfitError(f"{name:.160} is unknown to the model")
     if isinstance(tree, Mapping) and tree:
         for key, value in tree.items():
-            yield from _leaves(value, f"{name}: {key}" if name else str(key))
+            place = key if isinstance(key, str) else _kind(key)
+            yield from _leaves(value, f"{name}: {place}" if name else place)
     elif isinstance(tree, list) and tree:
         for number, value in enumerate(tree):
             yield from _leaves(value, f"{name} {number}")
@@ -323,12 +331,12 @@ def _difference(name: str, found: Any, own: Any) -> str:
     import torch
 
     if _RATE.fullmatch(name):
-        is_rate = type(found) in (int, float) and 0 <= found < math.inf
-        return "" if is_rate else f"is {found!r:.80}, not a finite number of at least 0"
+        is_rate = type(found) in (int, float) and 0 <= found <= sys.float_info.max
+        return "" if is_rate else f"is {_kind(found)}, not a finite number of at least 0"
     if _COUNT.fullmatch(name) and type(found) is type(own) is int:
-        return "" if 0 <= found < 2**64 else f"is {found!r:.80}, not a number from 0 to 2^64"
+        return "" if 0 <= found < 2**64 else f"is {_kind(found)}, not a number from 0 to 2^64"
     if not isinstance(own, torch.Tensor):
-        return "" if type(found) is type(own) and found == own else f"is {found!r:.80}, and the model has {own!r:.80}"
+        return "" if type(found) is type(own) and found == own else f"is {_kind(found)}, and the model has {_kind(own)}"
     value = torch.tensor(float(found)) if type(found) in (int, float) else found  # a count of steps, in older files
     if not isinstance(value, torch.Tensor) or (value.dtype, value.shape) != (own.dtype, own.shape):
         return f"is {_kind(found)}, and the model has {_kind(own)}"
@@ -343,7 +351,12 @@ def _difference(name: str, found: Any, own: Any) -> str:
 
 
 def _kind(value: Any) -> str:
-    return f"a tensor {(*value.shape,)} of {value.dtype}" if hasattr(value, "dtype") else repr(value)[:80]
+    """Describe a value by its type, unless it is short: one text may be in it many times."""
+    if hasattr(value, "dtype"):
+        return f"a tensor {(*value.shape,)} of {value.dtype}"
+    parts = value if type(value) is tuple and len(value) <= 2 else (value,)
+    is_short = all(each is None or type(each) in (bool, int, float, str) for each in parts)
+    return repr(value)[:80] if is_short else f"a {type(value).__name__}"
 
 
 def _attribute(model: BaseAlgorithm, name: str) -> Any:

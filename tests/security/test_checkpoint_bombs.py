@@ -21,6 +21,7 @@ from rlcore.errors import CheckpointError
 GIANT = 10**12
 DIRECTORY = "its zip directory is damaged$"
 PICKLE = "pickle is damaged"
+PLACES = "more than 33554432 bytes in all places"
 Forge = Any
 
 
@@ -133,6 +134,16 @@ VALUES: dict[str, tuple[Callable[[Forge], bytes], str]] = {
     "a list in itself": (lambda _: b"]q\x00h\x00a", "is in two places"),
     "a list twice": (lambda _: b"](]q\x00h\x00e", "is in two places"),
     "a tensor twice": (lambda forge: b"](" + forge.tensor() + b"q\x00h\x00e", r"\['x'\]\[1\] is in two places"),
+    "a text in many places": (lambda forge: b"](" + forge.text("a" * 2**20) + b"q\x00" + b"h\x00" * 32 + b"e", PLACES),
+    "a tuple in many places": (lambda _: b"]((" + b"N" * 2**17 + b"tq\x00" + b"h\x00" * 32 + b"e", PLACES),
+    "a number in many places": (
+        lambda forge: b"](" + forge.integer(2**2000) + b"q\x00" + b"h\x00" * 2**17 + b"e",
+        PLACES,
+    ),
+    "a key in many places": (
+        lambda forge: b"](}" + forge.text("k" * 1000) + b"q\x00Ns" + b"}h\x00Ns" * 2**15 + b"e",
+        PLACES,
+    ),
     "a long key": (lambda forge: b"}" + forge.text("k" * 1001) + b"Ns", "has a key of 1001 characters"),
     "deep lists": (lambda _: b"]" * 5_000 + b"a" * 4_999, "deeper than 64"),
     "deep tuples": (lambda _: DEEP_TUPLE, "tuple that holds a tuple"),

@@ -230,6 +230,14 @@ def test_a_malformed_setting_is_one_short_error_that_names_it(value: Any) -> Non
     assert codec.decode(value, "gamma", {"gamma": 0.9}) == 0.9
 
 
+def test_the_name_of_a_dtype_imports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(torch, "__getattr__", asked.append)
+    with pytest.raises(CheckpointError, match="'_inductor' is not the name of a dtype"):
+        codec.decode({codec.KIND: "torch.dtype", "name": "_inductor"}, "gamma", {})
+    assert asked == []
+
+
 def test_a_box_of_older_files_has_arrays_without_their_kind() -> None:
     assert codec.decode(BOX, "space", {}) == spaces.Box(0, 0, (2,), np.float32)  # type: ignore[arg-type]
 

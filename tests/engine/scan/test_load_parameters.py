@@ -233,6 +233,19 @@ def bytes_for_nothing() -> bytes:
     return file.getvalue()
 
 
+def nested(start: Any, depth: int, width: int) -> Any:
+    """Lists or tuples in each other, of which one object stands in many places."""
+    for _ in range(depth):
+        start = (start,) * width if isinstance(start, tuple) else [start] * width
+    return start
+
+
+def in_itself(key: str) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    table[key] = table
+    return table
+
+
 TWO_PICKLES = {"archive/data.pkl": b"\x80\x02}.", "archive/DATA.PKL": b"\x80\x02}.", "archive/version": b"3"}
 WEIGHTS: dict[str, tuple[dict[str, Any], str]] = {
     "another shape": (
@@ -262,6 +275,17 @@ WEIGHTS: dict[str, tuple[dict[str, Any], str]] = {
         {"policy__pth": lambda s: s.update({"action_net.bias": "x"})},
         "action_net.bias is 'x', and the model has a tensor",
     ),
+    "lists that double": (
+        {"policy__pth": lambda s: s.update(x=nested([], 17, 2))},
+        "it has more values than the model",
+    ),
+    "a table in itself": ({"policy__pth": lambda _: in_itself("x")}, "policy: x: x: .* is unknown"),
+    "a table in itself without a name": (
+        {"pytorch_variables__pth": lambda _: in_itself("")},
+        "maximum recursion depth",
+    ),
+    "a long name": ({"policy__pth": lambda s: s.update({"k" * 1001: []})}, "policy: k* is unknown"),
+    "a tuple as name": ({"policy__pth": lambda s: s.update({nested((), 5, 2): 1})}, "policy: a tuple is unknown"),
     "not a number": ({"policy__pth": first(float("nan"))}, "policy: .* is not finite"),
     "infinity": ({"policy__pth": first(float("inf"))}, "policy: .* is not finite"),
     "no table": ({"policy__pth": lambda _: [1]}, "policy: .* is missing"),
@@ -284,6 +308,10 @@ OPTIMIZER: dict[str, tuple[Callable[[Any], Any], str]] = {
     "gradient ascent": (group(maximize=True), "maximize is True, and the model has False"),
     "another decay": (group(weight_decay=float("nan")), "weight_decay is nan, and the model has 0"),
     "other betas": (group(betas=(2.0, -1.0)), r"betas is \(2.0, -1.0\)"),
+    "tuples that double": (group(eps=nested((), 17, 2)), "eps is a tuple, and the model has 1e-05"),
+    "a text many times": (group(eps=("x" * 2**12,) * 2**9), "eps is a tuple, and the model has 1e-05"),
+    "a rate beyond floats": (group(lr=10**400), "lr is 1000"),
+    "a step beyond floats": (entry(step=10**400), "int too large"),
     "a text for a rate": (group(lr="fast"), "lr is 'fast', not a finite number"),
     "true for a rate": (group(lr=True), "lr is True"),
     "no number for a rate": (group(lr=float("nan")), "lr is nan"),
