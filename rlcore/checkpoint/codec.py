@@ -20,8 +20,10 @@ from rlcore.types import StateValue
 
 KIND = "__kind__"
 """The key that marks a dict as the form of something that is not a dict."""
-MOST_NUMBERS, MOST_CHOICES = 2**24, 2**20
-"""Of a space; Stable-Baselines3 makes objects for each of several choices."""
+MOST_NUMBERS, MOST_CHOICES = 2**22, 2**20
+"""Of a space, of eight bytes; Stable-Baselines3 makes objects for each of several choices."""
+MOST_ARRAY_BYTES = 2**26
+"""Of settings and spaces together; a Box takes three times its arrays while it is made."""
 
 _NUMERIC = "biuf"  # kinds of dtype whose arrays a file can hold as bytes
 _UNNAMED = ("items", "spaces", "value_schedule")  # entries that add no name to the path, as users know their parts
@@ -102,6 +104,13 @@ def is_whole(value: StateValue) -> bool:
     return not (isinstance(value, dict) and value.get(KIND) == "placeholder") and all(map(is_whole, parts))
 
 
+def array_bytes(value: Any) -> int:
+    """Return how many bytes the arrays in encoded values have; decoded, they are copies."""
+    content = value.get("bytes") if isinstance(value, dict) else None
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (content.nbytes if isinstance(content, torch.Tensor) else 0) + sum(map(array_bytes, parts))
+
+
 def same(left: object, right: object) -> bool:
     """Say if two encoded values are equal; what no file can hold counts by its description."""
     if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
@@ -166,7 +175,7 @@ def _torch_dtype(name: str) -> torch.dtype:
 
 
 def _limited(numbers: np.ndarray[Any, Any], most: int) -> np.ndarray[Any, Any]:
-    if numbers.size > most:
+    if numbers.size * max(8, numbers.itemsize) > 8 * most:
         raise ValueError(f"{numbers.size} numbers, of at most {most}")
     return numbers
 

@@ -188,6 +188,12 @@ def _check_fields(found: Mapping[Any, Any], kinds: Mapping[str, tuple[type, ...]
         raise RefusedError(f"{place} {said}; known are {', '.join(kinds)}")
 
 
+def _check_arrays(record: Mapping[Any, Any]) -> None:
+    size = codec.array_bytes([part for name, part in record.items() if name != "state"])
+    if size > codec.MOST_ARRAY_BYTES:
+        raise RefusedError(f"its settings and spaces have arrays of {size} bytes, of at most {codec.MOST_ARRAY_BYTES}")
+
+
 def write_model_file(
     path: Any, model: BaseAlgorithm, algorithm: str, *, settings: StateDict, state: StateDict, **more: Any
 ) -> None:
@@ -205,6 +211,8 @@ def write_model_file(
             Path(target).parent.mkdir(parents=True, exist_ok=True)
     fields: dict[Any, Any] = {name: codec.encode(getattr(model, name), name) for name in SPACES}
     fields |= {"format_version": FORMATS_OF_MODELS[0], "algorithm": algorithm, "settings": settings}
+    with refusals_name(target, "written"):
+        _check_arrays(fields)
     container.save_container(target, fields | {"n_envs": model.n_envs, "state": state} | more)
 
 
@@ -255,6 +263,7 @@ def read_content(content: Mapping[Any, Any], path: Any) -> dict[str, Any]:
                 f"{' and '.join(FORMATS_OF_MODELS)}); a checkpoint is read by set_parameters(path)"
             )
         _check_fields(record, _MODEL, "the file")
+        _check_arrays(record)
         if record["n_envs"] < 1:
             raise RefusedError(f"n_envs is {record['n_envs']}; the file is damaged")
     return record

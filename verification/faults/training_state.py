@@ -58,7 +58,7 @@ def errors_are_logged(model: Any, state: StateDict) -> None:
 @fault(
     "bug-10-state-not-in-the-archive",
     target="rlcore.checkpoint.formats:write_model_file",
-    pins="fc4eaa875a6a88d7",
+    pins="cbb9334c540d7e97",
 )
 def state_not_in_the_archive(
     path: Any, model: Any, algorithm: str, *, settings: StateDict, state: StateDict, **more: Any

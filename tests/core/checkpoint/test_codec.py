@@ -6,6 +6,7 @@ import inspect
 import io
 import math
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from hypothesis import strategies as st
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
 from stable_baselines3.common.utils import FloatSchedule, LinearSchedule
 
+from rlcore import DistributionalPPO
 from rlcore.checkpoint import codec
 from rlcore.errors import CheckpointError
 from tests.core.checkpoint.test_old_files import SETTINGS
+from tests.support.training import make_model
 
 
 def through_file(value: object, field: str = "setting", custom_objects: dict[str, object] | None = None) -> Any:
@@ -199,6 +202,15 @@ def test_a_custom_object_wins_over_what_the_file_has() -> None:
     assert restored == {"activation_fn": torch.nn.ReLU, "net_arch": [64, 32]}
 
 
+def box_of(dtype: str, count: int) -> dict[str, Any]:
+    def zeros(of: str) -> dict[str, Any]:
+        content = torch.zeros(count * np.dtype(of).itemsize, dtype=torch.uint8)
+        return {"dtype": of, "shape": [count], "bytes": content}
+
+    limits, flags = zeros(dtype), zeros("bool")
+    return {codec.KIND: "Box", "low": limits, "high": limits, "bounded_below": flags, "bounded_above": flags}
+
+
 ARRAY: dict[str, Any] = {"dtype": "float32", "shape": [2], "bytes": torch.zeros(8, dtype=torch.uint8)}
 FLAGS = {"dtype": "bool", "shape": [2], "bytes": torch.ones(2, dtype=torch.uint8)}
 BOX = {codec.KIND: "Box", "low": ARRAY, "high": ARRAY, "bounded_below": FLAGS, "bounded_above": FLAGS}
@@ -216,6 +228,7 @@ MALFORMED: list[dict[str, Any]] = [
     {codec.KIND: "Dict", "spaces": [["a"]]},
     {codec.KIND: "Tuple", "items": [3]},
     *({**BOX, "low": {**ARRAY, **change}} for change in ({"shape": [3]}, {"bytes": 3}, {"shape": [1, 2]})),
+    *(box_of(dtype, count) for dtype, count in (("uint8", 2**22 + 1), ("longdouble", 2**21 + 1))),
     *({**BOX, "low": {**ARRAY, "dtype": dtype}} for dtype in ("object", 3, "complex64")),
     *({**BOX, "bounded_below": {**FLAGS, "shape": [3]}}, {**BOX, "low": 3}),
 ]
@@ -265,3 +278,14 @@ def test_the_name_of_a_deep_setting_is_cut_so_that_many_entries_cost_little() ->
     with pytest.raises(CheckpointError, match=r"the setting 'setting\.kkk") as refusal:
         codec.decode(value, "setting", {})
     assert len(refusal.value.reason) < 3000
+
+
+def test_arrays_that_would_not_be_read_are_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model()
+    model.save(tmp_path / "whole.zip")
+    monkeypatch.setattr(codec, "MOST_ARRAY_BYTES", 7, raising=False)
+    with pytest.raises(CheckpointError, match=r"whole\.zip: its settings and spaces have arrays of \d+ bytes, of"):
+        DistributionalPPO.load(tmp_path / "whole.zip", device="cpu")
+    with pytest.raises(CheckpointError, match=r"new\.zip: its settings and spaces have arrays"):
+        model.save(tmp_path / "new.zip")
+    assert not (tmp_path / "new.zip").exists()

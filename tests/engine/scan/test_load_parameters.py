@@ -284,7 +284,6 @@ WEIGHTS: dict[str, tuple[dict[str, Any], str]] = {
         {"pytorch_variables__pth": lambda _: in_itself("")},
         "maximum recursion depth",
     ),
-    "a long name": ({"policy__pth": lambda s: s.update({"k" * 1001: []})}, "policy: k* is unknown"),
     "a tuple as name": ({"policy__pth": lambda s: s.update({nested((), 5, 2): 1})}, "policy: a tuple is unknown"),
     "not a number": ({"policy__pth": first(float("nan"))}, "policy: .* is not finite"),
     "infinity": ({"policy__pth": first(float("inf"))}, "policy: .* is not finite"),
