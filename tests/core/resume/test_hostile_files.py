@@ -132,7 +132,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "many observations": (
         "ppo",
         lambda c: c.update(observation_space=encode(spaces.Box(0, 1, (2**24 + 1,), np.uint8), "")),
-        "observation_space.*16777217 numbers, of at most 16777216",
+        "settings and spaces have arrays of 67108868 bytes, of at most 67108864",
     ),
     "many critics": ("sac", lambda c: _kwargs(c).update(n_critics=10**9), "no policy of the 1000000000 layers"),
     "wide layers": ("ppo", lambda c: _kwargs(c).update(net_arch=[10**6, 10**6]), "policy does not fit"),
