@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from rlverify.checks.adapters.adapter import NotSupportedError
 from rlverify.checks.engine import faults as faults
@@ -133,20 +133,21 @@ def targets_start_equal(session: SubjectSession) -> CheckFinding:
     targets = session.adapter.target_modules(model)
     if not targets:
         raise NotSupportedError("the model has no target networks")
-    if trained := _trained_target(session, model):
-        return failing(f"the target {trained} is trained: {IS_THE_NETWORK}", where=trained)
+    if found := _trained_target(session, model):
+        return found
     different = [type(each).__name__ for each in targets if _twin(session, model, each) is None]
     return failing(f"no network equals the target {different[0]}", where=different[0]) if different else passing()
 
 
-IS_THE_NETWORK: Final = "an optimizer has its parameters, which may be those of the network that it follows"
-
-
-def _trained_target(session: SubjectSession, model: Any) -> str:
-    """Where the model has a target network of which an optimizer has a parameter; empty if there is none."""
+def _trained_target(session: SubjectSession, model: Any) -> CheckFinding | None:
+    """The failure of a target network of which an optimizer has a parameter."""
     held = _held(session, model)
-    trained = (each for each in session.adapter.target_modules(model) if held & {*map(id, each.parameters())})
-    return next((place_of(model, each) for each in trained), "")
+    for each in session.adapter.target_modules(model):
+        if held & {*map(id, each.parameters())}:
+            place = place_of(model, each)
+            why = "an optimizer has its parameters, which may be those of the network that it follows"
+            return failing(f"the target {place} is trained: {why}", where=place)
+    return None
 
 
 def _twin(session: SubjectSession, model: Any, target: Any) -> Any:
@@ -173,8 +174,8 @@ def targets_follow(session: SubjectSession) -> CheckFinding:
         raise NotSupportedError("the model has no target networks; if it has, name them in Adapter.target_modules()")
     before = [[_floats(each) for each in pair] for pair in pairs]
     _train(session, model)
-    if trained := _trained_target(session, model):
-        return failing(f"after training, the target {trained} is trained: {IS_THE_NETWORK}", where=trained)
+    if found := _trained_target(session, model):
+        return found
     changed = [
         [set(unequal(was, _floats(each))) for was, each in zip(old, pair, strict=True)]
         for old, pair in zip(before, pairs, strict=True)
