@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -66,33 +65,27 @@ def vector(table, row, column, size_column):
     return carray(_pointer(table[row, column]), table[row, size_column])
 
 
-def table_of(*columns: Sequence[Tensor]) -> tuple[NDArray[np.int64], list[int], list[int]]:
-    """Split rows of tensors into those that the loops can take and the others.
+def addresses(tensors: Sequence[Tensor]) -> list[int]:
+    """Return where each tensor lies; 0 for one that the loops cannot take.
 
-    The loops take float32 that lies row by row on the CPU and is not empty, in a process that compiles.
-
-    :param columns: at least one, of one length; the tensors of a row have one number of elements
-    :return: addresses and number of elements, int64 ``[k, len(columns) + 1]``; the k rows that it has; the other rows
+    They take float32 that lies row by row on the CPU and is not empty, in a process that compiles.
     """
     float32 = torch.float32
     places = [
-        tuple(
-            [
-                t.data_ptr() if t.dtype is float32 and t.is_cpu and t.is_contiguous() and not t.is_neg() else 0
-                for t in column
-            ]
-        )
-        for column in columns
+        t.data_ptr() if t.dtype is float32 and t.is_cpu and t.is_contiguous() and not t.is_neg() else 0 for t in tensors
     ]
-    return _table(*places, tuple(map(Tensor.numel, columns[0])))
+    return places if COMPILES else [0] * len(places)
 
 
-@lru_cache(maxsize=16)  # memory mostly stays where it is from step to step
-def _table(*columns: tuple[int, ...]) -> tuple[NDArray[np.int64], list[int], list[int]]:
-    rows = list(zip(*columns, strict=True))
-    taken = [i for i, row in enumerate(rows) if 0 not in row and COMPILES]
-    others = sorted({*range(len(rows))} - {*taken})
-    return np.array([rows[i] for i in taken], np.int64).reshape(-1, len(columns)), taken, others
+def table_of(*columns: Sequence[int]) -> tuple[NDArray[np.int64], list[int], list[int]]:
+    """Split rows of tensors into those that the loops can take and the others, which have a 0.
+
+    :param columns: the addresses of tensors, and last how many elements each of a row has
+    :return: a table for the loops, int64 ``[k, len(columns)]``; the k rows that it has; the other rows
+    """
+    table = np.array(columns, np.int64).T
+    taken = table.all(axis=1)
+    return np.ascontiguousarray(table[taken]), np.flatnonzero(taken).tolist(), np.flatnonzero(~taken).tolist()
 
 
 BLOCK: Final = 512
@@ -149,7 +142,7 @@ def _moments(block):
 def measure(table, measured):
     """Measure every gradient.
 
-    :param table: address and number of elements of each gradient; see :func:`rlcore.optim.compiled.table_of`
+    :param table: address and number of elements of each gradient; see :func:`table_of`
     :param measured: takes mean and variance of each gradient
     """
     for row in range(len(table)):

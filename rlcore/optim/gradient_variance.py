@@ -72,7 +72,7 @@ def measure(gradients: Sequence[Tensor]) -> Moments:
     from rlcore.optim import compiled
 
     measured = np.zeros((len(gradients), 2))
-    table, taken, others = compiled.table_of(gradients)
+    table, taken, others = compiled.table_of(compiled.addresses(gradients), [*map(Tensor.numel, gradients)])
     own = np.zeros((len(taken), 2))
     compiled.measure(table, own)
     measured[taken] = own

@@ -205,12 +205,13 @@ class UPGD(Optimizer):
                 return
         from rlcore.optim.upgd_kernel import CompiledPart  # imports Numba, which only the first step needs
 
-        self._require_finite(updates)
+        gradients = self._require_finite(updates)
         self._complete(updates)
         for update in updates:
             update.count(self._averages)
         names = [name for names in self._averages.values() for name in names]
-        part, others = CompiledPart.of(updates, names, self._coefficients)
+        part, others = CompiledPart.of(updates, names, gradients, self._coefficients, self._kept)
+        self._kept = part
         plain = [(update, self._coefficients(update)) for update in others]
         extremes = [update.average(c) for update, c in plain] + ([part.average()] if part else [])
         scale = self._gate_scale(joint_extremes(extremes))
@@ -239,30 +240,32 @@ class UPGD(Optimizer):
             if update.gradient.layout != torch.strided:
                 message = f"the gradient of {self._label(update)} is sparse: the utility needs every element. Build the"
                 raise SettingError("sparse", f"{message} layer with sparse=False.")
-            shape, utility = update.parameter.shape, update.state.get("utility")
-            for what, tensor in (("gradient", update.gradient), ("average of the utility", utility)):
-                if tensor is not None and tensor.shape != shape:
-                    raise StateError(
-                        f"the {what} of {self._label(update)} has the shape {tuple(tensor.shape)}, so no step was "
-                        "made: the parameter has got other memory since. Build the optimizer again."
-                    )
+            shape, gradient = update.parameter.shape, update.gradient.shape
+            utility = update.state.get("utility", update.gradient).shape
+            if gradient != shape or utility != shape:
+                what, wrong = ("gradient", gradient) if gradient != shape else ("average of the utility", utility)
+                message = f"the {what} of {self._label(update)} has the shape {tuple(wrong)}, so no step was made: the"
+                raise StateError(f"{message} parameter has got other memory since. Build the optimizer again.")
 
-    def _require_finite(self, updates: Sequence[Update]) -> None:
-        if any(update.gradient.is_cpu for update in updates):
-            from rlcore.optim.upgd_kernel import are_finite
+    def _require_finite(self, updates: Sequence[Update]) -> list[int]:
+        """Return where the gradients lie for the compiled loops."""
+        gradients = [update.gradient for update in updates]
+        if any(gradient.is_cpu for gradient in gradients):
+            from rlcore.optim.upgd_kernel import places_if_finite
 
-            if are_finite([update.gradient for update in updates]):
-                return
+            if places := places_if_finite(gradients):
+                return places
             name = next(self._label(update) for update in updates if not update.gradient.isfinite().all())
             raise NonFiniteGradientError(
                 name,
                 f"the gradient of {name} holds NaN or infinity: through the global maximum of the utility it would "
                 "reach every parameter. Nothing was changed; look at the loss and the inputs of this batch.",
             )
-        finite = torch.nn.utils.get_total_norm([update.gradient for update in updates], math.inf).isfinite()
+        finite = torch.nn.utils.get_total_norm(gradients, math.inf).isfinite()
         self._skipped = self._skipped + ~finite
         for update in updates:
             update.taken = finite.to(update.parameter.device)
+        return [0] * len(updates)
 
     def _label(self, update: Update) -> str:
         """The name of a parameter, or its group, its index there and its shape."""
@@ -386,14 +389,11 @@ class AdaptiveUPGD(UPGD):
 
     def _coefficients(self, update: Update) -> Coefficients:
         (first_beta, second_beta), steps = update.group["betas"], update.state["moment_step"]
-        return (
-            super()
-            ._coefficients(update)
-            ._replace(
-                first_weight=1 - first_beta,
-                second_weight=1 - second_beta,
-                mean_factor=1.0 / bias_correction(first_beta, steps),
-                root_factor=bias_correction(second_beta, steps) ** -0.5,
-                eps=update.group["eps"],
-            )
+        plain = super()._coefficients(update)
+        return plain._replace(
+            first_weight=1 - first_beta,
+            second_weight=1 - second_beta,
+            mean_factor=1.0 / bias_correction(first_beta, steps),
+            root_factor=bias_correction(second_beta, steps) ** -0.5,
+            eps=update.group["eps"],
         )

@@ -1,7 +1,7 @@
 """The UPGD step as compiled CPU loops over contiguous float32 memory. Importing this module compiles or loads them.
 
 :class:`CompiledPart` is what the optimizers call. Each loop serves all tensors of a step in one call. ``table`` has a
-row per tensor: the addresses of its parameter, gradient, utility, first and second moment, its number of elements, its
+row per tensor: the addresses of its parameter, utility, gradient, first and second moment, its number of elements, its
 index among all parameters, and the row of ``coefficients`` that it follows. These rows are
 :class:`rlcore.optim.upgd_step.Coefficients`. Without moments, as in UPGD, the gradient is used for both, and the
 coefficients make it the direction.
@@ -17,17 +17,17 @@ unusual way, it vectorises in this way only.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from rlcore.optim.compiled import compiled, inlined, summing, table_of, vector
+from rlcore.optim.compiled import addresses, compiled, inlined, summing, table_of, vector
 from rlcore.optim.upgd_step import UtilityExtremes
 
-PARAMETER, GRADIENT, UTILITY, FIRST_MOMENT, SECOND_MOMENT, SIZE, INDEX, COEFFICIENTS = range(8)
+PARAMETER, UTILITY, GRADIENT, FIRST_MOMENT, SECOND_MOMENT, SIZE, INDEX, COEFFICIENTS = range(8)
 LIMIT: Final = np.finfo(np.float32).max / np.float32(4)
 
 # Those of rlcore.optim.noise, which a test compares: numba's cache follows changes of this file alone.
@@ -152,9 +152,11 @@ def _tensor(table, row, column):
 
 @compiled("boolean(int64[:, ::1])")
 def _all_finite(table):
-    """Say if all tensors are free of NaN and infinity; ``table`` has addresses and sizes."""
+    """Say if all tensors are free of NaN and infinity; ``table`` has addresses, 0 for others, and sizes."""
     bad = np.int32(0)
     for row in range(len(table)):
+        if table[row, 0] == 0:
+            continue
         bits = vector(table, row, 0, 1).view(np.int32)
         for i in range(len(bits)):
             bad |= np.int32((bits[i] & _EXPONENT) == _EXPONENT)
@@ -274,52 +276,68 @@ def _change(table, coefficients, keys, stds, scale):
             _move(p, m, v, u, noise, std, kept, lr, half, other, mean_factor, root_factor, eps)
 
 
-def are_finite(tensors: Sequence[Tensor]) -> bool:
-    """Say if all tensors, of any kind, are free of NaN and infinity."""
-    table, _, others = table_of(tensors)
-    return all(bool(tensors[i].isfinite().all()) for i in others) and bool(_all_finite(table))
+def places_if_finite(tensors: Sequence[Tensor]) -> list[int]:
+    """Return the :func:`rlcore.optim.compiled.addresses` of tensors of any kind; an empty list if one is not finite."""
+    places = addresses(tensors)
+    table = np.array([places, [*map(Tensor.numel, tensors)]], np.int64).T.copy()
+    others = (tensor for tensor, place in zip(tensors, places, strict=True) if not place)
+    return places if _all_finite(table) and all(bool(tensor.isfinite().all()) for tensor in others) else []
 
 
 class CompiledPart:
-    """The contiguous float32 parameters of a step on the CPU; the twin of :class:`rlcore.optim.upgd_step.Update`."""
+    """The contiguous float32 parameters of steps on the CPU; the twin of :class:`rlcore.optim.upgd_step.Update`."""
 
-    def __init__(
-        self,
-        updates: Sequence[Any],
-        places: NDArray[np.int64],
-        has_moments: bool,
-        coefficients_of: Callable[[Any], Sequence[Any]],
-    ) -> None:
-        self.updates, self._has_moments = updates, has_moments
-        kinds = [(id(each.group), each.state["step"], each.state.get("moment_step")) for each in updates]
-        first = dict(zip(reversed(kinds), reversed(updates), strict=True))
-        rows = {kind: row for row, kind in enumerate(first)}
-        own = [(each.index, rows[kind]) for each, kind in zip(updates, kinds, strict=True)]
-        self._table = np.concatenate([places, np.array(own, np.int64)], axis=1)
-        self._coefficients = np.array([coefficients_of(update) for update in first.values()], dtype=np.float32)
-        self._keys = np.array([(each.state["step"], each.group["seed"]) for each in first.values()], dtype=np.uint64)
+    updates: Sequence[Any] = ()
+    _made_for: Any = None
+    _held: Sequence[Tensor] = ()
+
+    def __init__(self, columns: Sequence[Sequence[int]], indices: Sequence[int]) -> None:
+        self._has_moments = columns[FIRST_MOMENT] is not columns[GRADIENT]
+        places, self._taken, self._others = table_of(*columns)
+        self._table = np.column_stack([places, np.array(indices)[self._taken], np.zeros(len(places), np.int64)])
 
     @classmethod
     def of(
-        cls, updates: Sequence[Any], names: Sequence[str], coefficients_of: Callable[[Any], Sequence[Any]]
+        cls,
+        updates: Sequence[Any],
+        names: Sequence[str],
+        gradients: list[int],
+        coefficients_of: Callable[[Any], Sequence[Any]],
+        kept: CompiledPart | None,
     ) -> tuple[CompiledPart | None, list[Any]]:
         """Return the part of a step that the loops compute, None if there is none, and the rest.
 
         A float64 parameter leaves all to the rest, as its utility scales the others'.
 
         :param names: of the averages that have the parameter's shape, the utility first
+        :param gradients: their :func:`rlcore.optim.compiled.addresses`
+        :param kept: the part of the step before, which serves again if nothing but the gradients has moved
         """
-        if any(update.parameter.dtype is torch.float64 or not isinstance(update.taken, bool) for update in updates):
-            return None, list(updates)
-        tensors = [[each.parameter for each in updates], [each.gradient for each in updates]]
-        tensors += [[each.state[name] for each in updates] for name in names]
-        has_moments = len(names) > 1
-        places, taken, others = table_of(*tensors)
-        if not has_moments:
-            places = np.insert(places, 3, [places[:, 1], places[:, 1]], axis=1)
-        chosen = [updates[i] for i in taken]
-        part = cls(chosen, places, has_moments, coefficients_of) if chosen else None
-        return part, [updates[i] for i in others]
+        parameters, indices = [each.parameter for each in updates], [each.index for each in updates]
+        averages = [[each.state[name] for each in updates] for name in names]
+        places, own = addresses(parameters), [*chain(*averages)]
+        # Averages are the optimizer's own: the same tensors at the same places are of the same kinds.
+        made_for = places, [*map(bool, gradients)], indices, [*map(id, own)], [*map(Tensor.data_ptr, own)]
+        if kept is None or kept._made_for != made_for:
+            utility, *moments = map(addresses, averages)
+            if any(each.dtype is torch.float64 for each in parameters):
+                utility = [0] * len(utility)
+            moments, sizes = moments or [gradients] * 2, [*map(Tensor.numel, parameters)]
+            kept = cls([places, utility, gradients, *moments, sizes], indices)
+            kept._made_for, kept._held = made_for, own  # held, so that no other tensor has their identities
+        kept._follow([updates[i] for i in kept._taken], np.array(gradients)[kept._taken], coefficients_of)
+        return kept if kept.updates else None, [updates[i] for i in kept._others]
+
+    def _follow(self, updates: Sequence[Any], gradients: Any, coefficients_of: Callable[[Any], Sequence[Any]]) -> None:
+        """Take over the gradients, settings and counters of this step."""
+        self.updates = updates
+        kinds = [(id(each.group), each.state["step"], each.state.get("moment_step")) for each in updates]
+        chosen = dict(zip(kinds, updates, strict=True))  # equal ones have equal coefficients
+        rows = {kind: row for row, kind in enumerate(chosen)}
+        self._table[:, GRADIENT : FIRST_MOMENT if self._has_moments else SIZE] = gradients[:, None]
+        self._table[:, COEFFICIENTS] = [rows[kind] for kind in kinds]
+        self._coefficients = np.array([coefficients_of(update) for update in chosen.values()], dtype=np.float32)
+        self._keys = np.array([(each.state["step"], each.group["seed"]) for each in chosen.values()], dtype=np.uint64)
 
     def average(self) -> UtilityExtremes:
         """Move all averages one step; return the extremes of the corrected utilities."""
@@ -341,3 +359,4 @@ class CompiledPart:
         _change(self._table, self._coefficients, self._keys, np.array(stds, dtype=np.float32), float(scale))
         # Autograd refuses to go back through a parameter that has changed since, if it is told.
         torch.autograd.graph.increment_version([update.parameter for update in self.updates])
+        self.updates = ()  # which hold the gradients

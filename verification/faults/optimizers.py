@@ -84,7 +84,7 @@ def maximum_of_uncorrected_averages(self: Any, extremes: UtilityExtremes) -> Sca
 @fault(
     "fnd-30-infinite-gradient-reaches-the-maximum",
     target="rlcore.optim.upgd:UPGD._update",
-    pins="da050c756f05326c",
+    pins="0051a00710ab5fdf",
 )
 def infinite_gradient_reaches_the_maximum(self: Any, updates: Sequence[Update]) -> None:
     """Apply the published rule: refuse no gradient, limit nothing, divide u by any max u."""
@@ -189,7 +189,7 @@ def noise_follows_the_gradient(self: Any, update: Update, rms: Tensor) -> Scalar
 
 
 @unclaimed(
-    "direction-of-the-mean-alone", target="rlcore.optim.upgd:AdaptiveUPGD._coefficients", pins="b6c1882273c08acc"
+    "direction-of-the-mean-alone", target="rlcore.optim.upgd:AdaptiveUPGD._coefficients", pins="80ec2578c1fe6fb0"
 )
 def direction_of_the_mean_alone(self: Any, update: Update) -> Coefficients:
     """Do not divide the averaged gradient by the root of its averaged square."""

@@ -8,6 +8,7 @@ import math
 import runpy
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,37 @@ def test_parameters_that_share_memory_are_stepped_one_after_the_other(optimizer_
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
     assert parameters_of(optimizer)[1].max() < 0.93
+
+
+@BOTH
+@pytest.mark.parametrize("moved", ["parameter", "average", "memory of an average", "kind of an average"])
+def test_memory_that_moves_between_steps_is_followed(optimizer_class: Any, moved: str) -> None:
+    ends = []
+    for moves in (False, True):
+        optimizer = make(optimizer_class)
+        take_steps(optimizer, 0, 2)
+        parameter = every_parameter(optimizer)[4]
+        state, utility = optimizer.state[parameter], optimizer.state[parameter]["utility"]
+        if moves and moved == "parameter":
+            parameter.data = parameter.data.clone()
+        if moves and moved == "average":
+            state["utility"] = utility.clone()
+        if moves and moved == "memory of an average":
+            utility.data = utility.data.clone()
+        if moves and moved == "kind of an average":  # a view of the same memory
+            state["utility"] = utility.copy_(utility.T.contiguous().view(65, 64)).view(64, 65).T
+        take_steps(optimizer, 2, 2)
+        ends.append((parameters_of(optimizer), states_of(optimizer)))
+    torch.testing.assert_close(*ends, rtol=1e-6, atol=1e-6)
+
+
+@BOTH
+def test_no_gradient_is_held_after_a_step(optimizer_class: Any) -> None:
+    optimizer = make(optimizer_class)
+    take_steps(optimizer, 0, 1)
+    gradients = [weakref.ref(parameter.grad) for parameter in every_parameter(optimizer)]
+    optimizer.zero_grad()
+    assert [each() for each in gradients] == [None] * len(gradients)
 
 
 def test_noise_is_that_of_the_index_that_a_parameter_has_now() -> None:
