@@ -40,13 +40,13 @@ OUTDATED: Final = frozenset({"1dc0a47e"})
 _KERNELS: Final = (
     "With `RLCORE_TRITON=1`, Triton kernels now make {}, which `tests/core/optim/test_upgd_device.py` counts."
 )
-_STEP: Final = _KERNELS.format("a step in four launches")
+_STEP: Final = _KERNELS.format("a step in two launches")
 _WAITS: Final = "`train()` now waits once for a minibatch, which `tests/core/ppo/test_device_waits.py` counts."
 SINCE: Final = {
     "optimizer": _STEP,
-    "scaler": _KERNELS.format("a step in four launches and scale gradients in two, or more by the estimator `element`"),
+    "scaler": _KERNELS.format("a step in two launches and scale gradients in two, or more by the estimator `element`"),
     "training": f"{_WAITS} {_STEP}",
-    "launches": f"{_WAITS} {_KERNELS.format('a step in four launches and scaling two more')}",
+    "launches": f"{_WAITS} {_KERNELS.format('a step in two launches and scaling two more')}",
 }
 """What has changed since then, by section."""
 

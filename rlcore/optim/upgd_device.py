@@ -1,4 +1,4 @@
-"""What Triton kernels compute on a CUDA device, for any number of tensors: a UPGD step in four launches, and the
+"""What Triton kernels compute on a CUDA device, for any number of tensors: a UPGD step in two launches, and the
 moments of gradients in one.
 
 In a step the CPU does not wait for the device, which has the counters too, so that a CUDA graph can hold the launches.
@@ -44,14 +44,15 @@ class DevicePart:
         table = np.column_stack([table, ends - blocks, ends])
         numbers = np.array(settings, np.float64).view(np.int64)
         # One copy, which the CPU does not wait for. 16 divides the address of each part, else Triton compiles again.
-        parts = [np.pad(x.ravel(), (0, x.size % 2)) for x in (table, numbers, np.zeros(2, np.int64), chosen)]
+        parts = [np.pad(x.ravel(), (0, x.size % 2)) for x in (table, numbers, np.zeros(4, np.int64), chosen)]
         host = torch.from_numpy(np.concatenate(parts))
         sizes = [len(x) for x in parts]
         self._table, words, found, padded = torch.split(send(host, device), sizes)
         self._settings, self._found = words.view(torch.float64), found.view(torch.int32)
         self._rows = padded[: len(chosen)]  # a program for each
         self._squares = torch.empty(len(chosen), dtype=torch.float64, device=device)
-        self._stds, self._results = torch.empty(len(rows), device=device), torch.empty(2, device=device)
+        self._counts = torch.empty(len(rows), len(COUNTERS), dtype=torch.int64, device=device)
+        self._levels = torch.empty(len(rows), device=device)
         self._made_for: Any = None
         self._parameters: list[Tensor] = []
         self._has_moments = False
@@ -99,12 +100,9 @@ class DevicePart:
         """
         if not isinstance(skipped, Tensor) or skipped.device != self._table.device:
             skipped = torch.full((), int(skipped), dtype=torch.int64, device=self._table.device)
-        tables, moments = (self._table, self._rows, self._settings, self._found), self._has_moments
-        _launch(upgd_triton.look, self._rows, *tables)
-        _launch(upgd_triton.average, self._rows, *tables, self._squares, moments)
-        found = (self._table, self._settings, self._found, self._squares)
-        _launch(upgd_triton.reduce, self._stds, *found, self._results, self._stds, skipped, moments)
-        _launch(upgd_triton.change, self._rows, *tables, self._results, self._stds, moments)
+        tables = self._table, self._rows, self._settings, self._found, self._counts, self._levels, self._squares
+        _launch(upgd_triton.survey, self._rows, *tables, self._has_moments)
+        _launch(upgd_triton.change, self._rows, *tables, skipped, self._has_moments)
         # Autograd refuses to go back through a parameter that has changed since, if it is told.
         torch.autograd.graph.increment_version(self._parameters)
         return skipped

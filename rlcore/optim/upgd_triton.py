@@ -1,10 +1,14 @@
-"""The UPGD step on a CUDA device as four kernels, each launched once for all tensors. Importing this imports Triton.
+"""The UPGD step on a CUDA device as two kernels, each launched once for all tensors. Importing this imports Triton.
 
-:mod:`rlcore.optim.upgd_device` launches ``measure`` by itself and the others in the order in which they stand here. A
-program works on one block of :mod:`rlcore.optim.noise` of one tensor, or in ``reduce`` on one tensor. ``table`` has a
-row per tensor, ``settings`` one per group, ``rows`` the row of each program. ``found`` has whether a gradient is not
-finite, the largest corrected utility, or 0 if none is positive, and the largest magnitude of one: the bits of positive
-numbers have their order.
+:mod:`rlcore.optim.upgd_device` launches ``measure`` by itself, and ``survey`` before ``change``. A program works on one
+block of :mod:`rlcore.optim.noise` of one tensor. ``table`` has a row per tensor, ``settings`` one per group, ``rows``
+the row of each program. ``found`` has two sets that steps use in turn, and which is next for each kernel. A set has
+whether a gradient is not finite, the largest corrected utility, or 0 if none is positive, and the largest magnitude of
+one: the bits of positive numbers have their order.
+
+No program reads what another one of its launch writes; what several write, they write alike. So ``survey`` writes the
+counters after this step and the level of noise before it to ``counts`` and ``levels``, per tensor, and ``change``
+writes the state and clears the set of the next step.
 The formulas are those of :mod:`rlcore.optim.upgd_step` and :mod:`rlcore.optim.noise`.
 """
 
@@ -27,8 +31,8 @@ KEPT, LR, UTILITY_DECAY, UTILITY_WEIGHT, FIRST_DECAY, FIRST_WEIGHT = map(tl.cons
 SECOND_DECAY, SECOND_WEIGHT, EPS, SIGMA, ADAPTS = map(tl.constexpr, range(6, 11))
 NOISE_DECAY, NOISE_WEIGHT, LEAST_NOISE, SETTINGS = map(tl.constexpr, range(11, 15))
 FLOATS, COUNTER = tl.constexpr(tl.pointer_type(tl.float32)), tl.constexpr(tl.pointer_type(tl.int64))
-MAXIMUM, MAGNITUDE = tl.constexpr(1), tl.constexpr(2)
-TAKEN, SCALE = tl.constexpr(0), tl.constexpr(1)
+BAD, MAXIMUM, MAGNITUDE, FINDINGS = map(tl.constexpr, range(4))
+SURVEYED, CHANGED = tl.constexpr(2 * 3), tl.constexpr(2 * 3 + 1)
 
 
 @triton.jit
@@ -77,19 +81,31 @@ def _correction(decay, steps):
 
 
 @triton.jit
-def _move_average(pointer, mask, value, weight):
+def _moved(average, value, weight):
     """One step of an average towards a value, which it takes to the bit where the weight is 1."""
-    average, weight = tl.load(pointer, mask, 0.0), tl.load(weight).to(tl.float32)
+    weight = tl.load(weight).to(tl.float32)
     change = value - average
-    moved = tl.where(weight < 0.5, average + weight * change, value - (1.0 - weight) * change)
-    tl.store(pointer, moved, mask)
-    return moved
+    return tl.where(weight < 0.5, average + weight * change, value - (1.0 - weight) * change)
 
 
 @triton.jit
-def _factors(row, own, steps):
+def _averages(row, own, places, mask, gradient, HAS_MOMENTS: tl.constexpr):  # noqa: N803
+    """The averages after this step: of the utility, and the moments."""
+    value = _bounded(-gradient * _wide(row, PARAMETER, places, mask))
+    utility = tl.load(tl.load(row + UTILITY).to(FLOATS) + places, mask, 0.0)
+    utility = _moved(utility, value, own + UTILITY_WEIGHT)
+    first, second = gradient, gradient
+    if HAS_MOMENTS:
+        first = tl.load(tl.load(row + FIRST_MOMENT).to(FLOATS) + places, mask, 0.0)
+        first = _moved(first, gradient, own + FIRST_WEIGHT)
+        second = tl.load(tl.load(row + SECOND_MOMENT).to(FLOATS) + places, mask, 0.0)
+        second = _moved(second, _bounded(gradient * gradient), own + SECOND_WEIGHT)
+    return utility, first, second
+
+
+@triton.jit
+def _factors(own, steps):
     """Of the direction, which is ``mean_factor * m / (root_factor * sqrt(v) + eps)``."""
-    steps += tl.load(tl.load(row + MOMENT_STEP).to(COUNTER))
     mean_factor = 1.0 / _correction(own + FIRST_DECAY, steps)
     root_factor = 1.0 / tl.sqrt(_correction(own + SECOND_DECAY, steps))
     return mean_factor.to(tl.float32), root_factor.to(tl.float32), tl.load(own + EPS).to(tl.float32)
@@ -113,80 +129,43 @@ def measure(table, rows, settings, measured):
 
 
 @triton.jit
-def look(table, rows, settings, found):
-    row, _, block = _locate(table, rows, settings)
-    places = block * BLOCK + tl.arange(0, BLOCK)
-    bits = _wide(row, GRADIENT, places, places < tl.load(row + SIZE)).to(tl.int32, bitcast=True)
-    bad = tl.max(((bits & 0x7F800000) == 0x7F800000).to(tl.int32), 0)
-    tl.atomic_max(found, bad, mask=bad > 0)
+def _counted(row, column):
+    """A counter after this step."""
+    return tl.load(tl.load(row + column).to(COUNTER)) + 1
 
 
 @triton.jit
-def average(table, rows, settings, found, squares, HAS_MOMENTS: tl.constexpr):  # noqa: N803
+def survey(table, rows, settings, found, counts, levels, squares, HAS_MOMENTS: tl.constexpr):  # noqa: N803
     row, own, block = _locate(table, rows, settings)
-    if tl.load(found) == 0:
-        places = block * BLOCK + tl.arange(0, BLOCK)
-        mask = places < tl.load(row + SIZE)
-        gradient = _bounded(_wide(row, GRADIENT, places, mask))
-        value = _bounded(-gradient * _wide(row, PARAMETER, places, mask))
-        utility = _move_average(tl.load(row + UTILITY).to(FLOATS) + places, mask, value, own + UTILITY_WEIGHT)
-        correction = _correction(own + UTILITY_DECAY, tl.load(tl.load(row + STEP).to(COUNTER)) + 1).to(tl.float32)
-        utility = tl.div_rn(utility, correction)
-        tl.atomic_max(found + MAXIMUM, tl.max(utility.to(tl.int32, bitcast=True), 0))
-        tl.atomic_max(found + MAGNITUDE, tl.max(tl.abs(utility).to(tl.int32, bitcast=True), 0))
+    tensor, turn = tl.load(rows + tl.program_id(0)), tl.load(found + SURVEYED)
+    if tl.program_id(0) == 0:
+        tl.store(found + CHANGED, turn)
+    found += turn * FINDINGS
+    adapts = tl.load(own + ADAPTS) > 0
+    counts += 3 * tensor
+    tl.store(counts, _counted(row, STEP))
+    if HAS_MOMENTS:
+        tl.store(counts + 1, _counted(row, MOMENT_STEP))
+    if adapts:
+        tl.store(counts + 2, _counted(row, NOISE_STEP))
+        tl.store(levels + tensor, tl.load(tl.load(row + DIRECTION_RMS).to(FLOATS)))
+    places = block * BLOCK + tl.arange(0, BLOCK)
+    mask = places < tl.load(row + SIZE)
+    gradient = _wide(row, GRADIENT, places, mask)
+    bad = tl.max(((gradient.to(tl.int32, bitcast=True) & 0x7F800000) == 0x7F800000).to(tl.int32), 0)
+    tl.atomic_max(found + BAD, bad, mask=bad > 0)
+    gradient = _bounded(gradient)
+    utility, first, second = _averages(row, own, places, mask, gradient, HAS_MOMENTS)
+    utility = tl.div_rn(utility, _correction(own + UTILITY_DECAY, _counted(row, STEP)).to(tl.float32))
+    tl.atomic_max(found + MAXIMUM, tl.max(utility.to(tl.int32, bitcast=True), 0))
+    tl.atomic_max(found + MAGNITUDE, tl.max(tl.abs(utility).to(tl.int32, bitcast=True), 0))
+    if adapts:
         direction = gradient
         if HAS_MOMENTS:
-            first_place, second_place = tl.load(row + FIRST_MOMENT), tl.load(row + SECOND_MOMENT)
-            first = _move_average(first_place.to(FLOATS) + places, mask, gradient, own + FIRST_WEIGHT)
-            square = _bounded(gradient * gradient)
-            second = _move_average(second_place.to(FLOATS) + places, mask, square, own + SECOND_WEIGHT)
-            mean_factor, root_factor, eps = _factors(row, own, 1)
+            mean_factor, root_factor, eps = _factors(own, _counted(row, MOMENT_STEP))
             direction = _direction(first, second, mean_factor, root_factor, eps)
-        if tl.load(own + ADAPTS) > 0:
-            wide = tl.where(mask, direction, 0.0).to(tl.float64)
-            tl.store(squares + tl.program_id(0), tl.sum(wide * wide, 0))
-
-
-@triton.jit
-def _count(row, column):
-    counter = tl.load(row + column).to(COUNTER)
-    steps = tl.load(counter) + 1
-    tl.store(counter, steps)
-    return steps
-
-
-@triton.jit
-def _adapted_std(row, own, squares):
-    """Standard deviation of noise that follows the root mean square of the direction; moves its average."""
-    total, end = tl.zeros([LANES], tl.float64), tl.load(row + END_PROGRAM)
-    for start in range(tl.load(row + FIRST_PROGRAM), end, LANES):
-        programs = start + tl.arange(0, LANES)
-        total += tl.load(squares + programs, programs < end, 0.0)
-    rms = tl.sqrt(tl.sum(total, 0) / tl.load(row + SIZE).to(tl.float64)).to(tl.float32)
-    level = _move_average(tl.load(row + DIRECTION_RMS).to(FLOATS), end > 0, rms, own + NOISE_WEIGHT)
-    level = level / _correction(own + NOISE_DECAY, _count(row, NOISE_STEP)) * tl.load(own + SIGMA)
-    return tl.minimum(tl.maximum(level, tl.load(own + LEAST_NOISE)), LIMIT).to(tl.float32)
-
-
-@triton.jit
-def reduce(table, settings, found, squares, results, stds, skipped, HAS_MOMENTS: tl.constexpr):  # noqa: N803
-    place, bad = tl.program_id(0), tl.load(found)
-    row = table + place * COLUMNS
-    own = settings + tl.load(row + GROUP) * SETTINGS
-    if place == 0:
-        maximum = tl.load(found + MAXIMUM).to(tl.float32, bitcast=True)
-        magnitude = tl.load(found + MAGNITUDE).to(tl.float32, bitcast=True)
-        tl.store(results + TAKEN, 1.0 - bad.to(tl.float32))
-        tl.store(results + SCALE, tl.where(maximum > 0, maximum, tl.where(magnitude > 0, magnitude, 1.0)))
-        tl.store(skipped, tl.load(skipped) + bad)
-    if bad == 0:
-        _count(row, STEP)
-        if HAS_MOMENTS:
-            _count(row, MOMENT_STEP)
-        if tl.load(own + ADAPTS) > 0:
-            tl.store(stds + place, _adapted_std(row, own, squares))
-        else:
-            tl.store(stds + place, tl.load(own + SIGMA).to(tl.float32))
+        wide = tl.where(mask, direction, 0.0).to(tl.float64)
+        tl.store(squares + tl.program_id(0), tl.sum(wide * wide, 0))
 
 
 @triton.jit
@@ -231,21 +210,54 @@ def _normal(row, block, steps):
 
 
 @triton.jit
-def change(table, rows, settings, found, results, stds, HAS_MOMENTS: tl.constexpr):  # noqa: N803
+def _scale(found):
+    maximum = tl.load(found + MAXIMUM).to(tl.float32, bitcast=True)
+    magnitude = tl.load(found + MAGNITUDE).to(tl.float32, bitcast=True)
+    return tl.where(maximum > 0, maximum, tl.where(magnitude > 0, magnitude, 1.0))
+
+
+@triton.jit
+def _count(row, counts, HAS_MOMENTS: tl.constexpr):  # noqa: N803
+    tl.store(tl.load(row + STEP).to(COUNTER), tl.load(counts))
+    if HAS_MOMENTS:
+        tl.store(tl.load(row + MOMENT_STEP).to(COUNTER), tl.load(counts + 1))
+
+
+@triton.jit
+def _adapted_std(row, own, counts, level, squares):
+    """Standard deviation of noise that follows the direction; moves the average of its root mean square."""
+    total, end = tl.zeros([LANES], tl.float64), tl.load(row + END_PROGRAM)
+    for start in range(tl.load(row + FIRST_PROGRAM), end, LANES):
+        programs = start + tl.arange(0, LANES)
+        total += tl.load(squares + programs, programs < end, 0.0)
+    rms = tl.sqrt(tl.sum(total, 0) / tl.load(row + SIZE).to(tl.float64)).to(tl.float32)
+    level, steps = _moved(tl.load(level), rms, own + NOISE_WEIGHT), tl.load(counts + 2)
+    tl.store(tl.load(row + DIRECTION_RMS).to(FLOATS), level)
+    tl.store(tl.load(row + NOISE_STEP).to(COUNTER), steps)
+    std = level / _correction(own + NOISE_DECAY, steps) * tl.load(own + SIGMA)
+    return tl.minimum(tl.maximum(std, tl.load(own + LEAST_NOISE)), LIMIT).to(tl.float32)
+
+
+@triton.jit
+def change(table, rows, settings, found, counts, levels, squares, skipped, HAS_MOMENTS: tl.constexpr):  # noqa: N803
     """p * kept - lr * (d + noise) * (1 - s), where 1 - sigmoid(x) = 1 / (1 + exp(x))."""
     row, own, block = _locate(table, rows, settings)
-    if tl.program_id(0) == 0:  # no program of this launch reads what the next step starts from
-        tl.store(found, 0)
-        tl.store(found + MAXIMUM, 0)
-        tl.store(found + MAGNITUDE, 0)
-    if tl.load(results + TAKEN) > 0:
-        scale, std = tl.load(results + SCALE), tl.load(stds + tl.load(rows + tl.program_id(0)))
+    tensor, turn = tl.load(rows + tl.program_id(0)), tl.load(found + CHANGED)
+    bad, counts = tl.load(found + turn * FINDINGS + BAD), counts + 3 * tensor
+    if tl.program_id(0) == 0:
+        tl.store(found + (1 - turn) * FINDINGS + tl.arange(0, 4), 0, tl.arange(0, 4) < FINDINGS)
+        tl.store(found + SURVEYED, 1 - turn)
+        tl.store(skipped, tl.load(skipped) + bad)
+    if bad == 0:
+        scale, steps = _scale(found + turn * FINDINGS), tl.load(counts)
         kept, lr = tl.load(own + KEPT).to(tl.float32), tl.load(own + LR).to(tl.float32)
-        steps = tl.load(tl.load(row + STEP).to(COUNTER))
+        _count(row, counts, HAS_MOMENTS)
+        std = tl.load(own + SIGMA).to(tl.float32)
+        if tl.load(own + ADAPTS) > 0:
+            std = _adapted_std(row, own, counts, levels + tensor, squares)
         correction = _correction(own + UTILITY_DECAY, steps).to(tl.float32)
-        first, second = tl.load(row + FIRST_MOMENT).to(FLOATS), tl.load(row + SECOND_MOMENT).to(FLOATS)
         if HAS_MOMENTS:
-            mean_factor, root_factor, eps = _factors(row, own, 0)
+            mean_factor, root_factor, eps = _factors(own, tl.load(counts + 1))
         a = tl.zeros([LANES], tl.float32)
         b, c, d = a, a, a
         if std > 0:
@@ -254,12 +266,13 @@ def change(table, rows, settings, found, results, stds, HAS_MOMENTS: tl.constexp
         for quarter in tl.static_range(4):
             places = block * BLOCK + quarter * LANES + tl.arange(0, LANES)
             mask = places < tl.load(row + SIZE)
+            direction = _bounded(_wide(row, GRADIENT, places, mask))
+            utility, first, second = _averages(row, own, places, mask, direction, HAS_MOMENTS)
+            tl.store(tl.load(row + UTILITY).to(FLOATS) + places, utility, mask)
             if HAS_MOMENTS:
-                m, v = tl.load(first + places, mask, 0.0), tl.load(second + places, mask, 0.0)
-                direction = _direction(m, v, mean_factor, root_factor, eps)
-            else:
-                direction = _bounded(_wide(row, GRADIENT, places, mask))
+                tl.store(tl.load(row + FIRST_MOMENT).to(FLOATS) + places, first, mask)
+                tl.store(tl.load(row + SECOND_MOMENT).to(FLOATS) + places, second, mask)
+                direction = _direction(first, second, mean_factor, root_factor, eps)
             direction = _bounded(direction + draws[quarter] * std)
-            utility = tl.div_rn(tl.load(tl.load(row + UTILITY).to(FLOATS) + places, mask, 0.0), correction)
-            share = 1.0 / (1.0 + tl.exp(tl.div_rn(utility, scale)))
+            share = 1.0 / (1.0 + tl.exp(tl.div_rn(tl.div_rn(utility, correction), scale)))
             _write(row, places, mask, _wide(row, PARAMETER, places, mask) * kept - lr * (direction * share))

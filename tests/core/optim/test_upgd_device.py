@@ -21,7 +21,7 @@ from rlcore.optim import upgd
 from rlcore.optim.gradient_variance import _plain_moments, measure
 from rlcore.optim.scaler import VarianceGradientScaler
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD
-from tests.core.optim.upgd_steps import BOTH, Elsewhere, OnDevice, needs_triton, parameters_of, states_of
+from tests.core.optim.upgd_steps import BOTH, Elsewhere, OnDevice, assert_same, needs_triton, parameters_of, states_of
 from tests.reference.noise_reference import noise as noise_of
 
 pytestmark = [needs_triton, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
@@ -140,6 +140,24 @@ def test_a_step_leaves_no_trace_in_tables_that_serve_again(optimizer_class: Any)
     assert pair[0].skipped_steps == pair[1].skipped_steps == 1
 
 
+@BOTH
+def test_the_programs_of_a_launch_may_run_in_any_order(optimizer_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from triton.runtime.interpreter import interpreter_builder
+
+    place, ends = interpreter_builder.set_grid_idx, []
+    for turned in (False, True):
+        parameters = [nn.Parameter(torch.linspace(-1, 1, n).as_subclass(OnDevice)) for n in (5, 4101)]
+        optimizer = optimizer_class(parameters, lr=0.1, sigma=0.1, adaptive_noise=True, noise_beta=0.4, seed=3)
+        if turned:  # the second tensor's two programs, then the first's
+            monkeypatch.setattr(interpreter_builder, "set_grid_idx", lambda x, y, z: place(2 - x, y, z))
+        for gradient in (-1.0, torch.nan, -0.01, 0.5):
+            for parameter in of_all(optimizer):
+                parameter.grad = torch.full_like(parameter, gradient)
+            optimizer.step()
+        ends.append((parameters_of(optimizer), states_of(optimizer), optimizer.skipped_steps))
+    assert_same(*ends)
+
+
 def test_noise_is_that_of_every_other_path_at_any_step_seed_and_index() -> None:
     step, seed, size = 2**32 + 6, 2**63 + 12345, 9000
     parameters = [nn.Parameter(torch.zeros(n).as_subclass(OnDevice)) for n in (1, size)]
@@ -168,7 +186,7 @@ class Operators(TorchDispatchMode):
 
 @BOTH
 @pytest.mark.parametrize("count", [1, 50])
-def test_a_step_is_four_launches_for_any_number_of_tensors(
+def test_a_step_is_two_launches_for_any_number_of_tensors(
     optimizer_class: Any, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Apart from these no operator runs, so that no table is built again and nothing waits."""
@@ -182,7 +200,7 @@ def test_a_step_is_four_launches_for_any_number_of_tensors(
     launched.clear()
     with Operators() as operators:
         optimizer.step()
-    assert launched == ["look", "average", "reduce", "change"]
+    assert launched == ["survey", "change"]
     assert operators.names == []
 
 
@@ -200,7 +218,7 @@ def test_a_cuda_graph_can_hold_a_step(optimizer_class: Any, monkeypatch: pytest.
         capture.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
         capture.setattr(kernels, "_launch", lambda *call: recorded.append(call))
         pair[0].step()
-        assert len(recorded) == 4
+        assert len(recorded) == 2
         before, of_all(pair[0])[0].grad = of_all(pair[0])[0].grad, torch.ones(5).as_subclass(OnDevice)
         with pytest.raises(CallOrderError, match=r"lie elsewhere .* zero_grad\(set_to_none=False\)"):
             pair[0].step()
@@ -274,9 +292,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from rlcore.optim import upgd_triton
-wide, single = ("measured", "settings", "squares"), ("results", "stds")
-kinds = {**dict.fromkeys(wide, "*fp64"), **dict.fromkeys(single, "*fp32"), "found": "*i32"}
-for kernel in (upgd_triton.measure, upgd_triton.look, upgd_triton.average, upgd_triton.reduce, upgd_triton.change):
+kinds = {**dict.fromkeys(("measured", "settings", "squares"), "*fp64"), "levels": "*fp32", "found": "*i32"}
+for kernel in (upgd_triton.measure, upgd_triton.survey, upgd_triton.change):
     for moments in (False, True):
         constant = {"HAS_MOMENTS": moments} if "HAS_MOMENTS" in kernel.arg_names else {}
         signature = {name: "constexpr" if name in constant else kinds.get(name, "*i64") for name in kernel.arg_names}
