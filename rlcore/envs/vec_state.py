@@ -227,8 +227,15 @@ def require_restorable(env: VecEnv) -> None:
             raise StateError("mean and var of VecNormalize are float64 after a load; make them float64 now")
         moments.update(mean=torch.zeros_like(moments["mean"]), var=torch.zeros_like(moments["var"]))
     fit(capture_normalizer(env) or {"layers": []}, like, "VecNormalize", STATISTICS)
-    for own in [_layer_state(layer) for layer in _normalizers(env) if type(layer) is VecNormalize]:
+    for layer in [each for each in _normalizers(env) if type(each) is VecNormalize]:
+        own: Any = _layer_state(layer)
         fitted(own, own, "VecNormalize")
+        measured: Any = vars(layer).get("obs_rms")
+        if isinstance(measured, dict) and set(layer.norm_obs_keys or ()) != set(measured):
+            raise StateError(
+                f"norm_obs_keys of VecNormalize is {layer.norm_obs_keys}, and a load would build it with "
+                f"{list(measured)}, as it was built here; give it those that it is to have when it is built"
+            )
 
 
 def _normalizers(env: VecEnv) -> list[VecNormalize]:

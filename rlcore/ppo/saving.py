@@ -28,6 +28,7 @@ from rlcore.ppo.settings import (
     part_of,
     resolve_settings,
 )
+from rlcore.state.network import undrawn
 from rlcore.state.training import LEARNT, Scope, generators_untouched
 from rlcore.state.tree import fit_optimizer, missing_moments
 from rlcore.types import StateDict
@@ -101,16 +102,29 @@ class SavablePPO(ConfiguredPPO):
         """
         if print_system_info:
             get_system_info()
-        check_device(device)
-        env = None if env is None else cls._wrap_env(maybe_make_env(env, 0))
         content = decoded(read_model_file(path), custom_objects or {}, path)
-        model = cls.__new__(cls)
-        with refusals_of(path, "the model", settings):
-            model._build(content, env, device, settings)
+        model = cls.of_content(content, path, env, device, settings)
         if force_reset or "seed" in settings:
             model.pending_state = {key: s for key, s in model.pending_state.items() if key == "normalizer_state"}
         if "seed" in settings:
             model.set_random_seed(model.seed)
+        return model
+
+    @classmethod
+    def of_content(
+        cls,
+        content: Mapping[str, Any],
+        path: Any,
+        env: GymEnv | None,
+        device: torch.device | str,
+        settings: Mapping[str, Any],
+    ) -> Self:
+        """Build a model from the :func:`decoded` content of the file ``path``; the others are as for ``load``."""
+        check_device(device)
+        env = None if env is None else cls._wrap_env(maybe_make_env(env, 0))
+        model = cls.__new__(cls)
+        with refusals_of(path, "the model", settings):
+            model._build(content, env, device, settings)
         return model
 
     def read_parameters(self, path: str | Path | io.BufferedIOBase) -> dict[str, Any]:
@@ -168,18 +182,19 @@ class SavablePPO(ConfiguredPPO):
             construction.require_spaces(self.observation_space, self.action_space, self.policy_class)
             self._setup_lr_schedule()
             state_parts.require_network_of(self, state.get("policy"))  # before it takes memory
-            self._setup_model()
+            with undrawn(type(self), {"policy_class": self.policy_class, "policy_kwargs": self.policy_kwargs}):
+                self._setup_model()
         if not self.variance_gradient_scaling and state.pop("vgs_state", None) is not None:
             warn_caller("vgs_state: the gradient statistics are dropped, as nothing is scaled by them", ResumeWarning)
         state = under_settings(self, state, settings, saved.get("optimizer_class", self.optimizer_class))
-        self._restore(state, exact_match=True, expected=tuple(Scope))
+        self._restore(state, exact_match=True, expected=tuple(Scope), keeps=False)
         if state.get("normalizer_state") is not None:
             self.pending_state["normalizer_state"] = state["normalizer_state"]
 
-    def _restore(self, states: Mapping[str, Any], *, exact_match: bool, expected: Collection[Scope] = LEARNT) -> None:
+    def _restore(self, states: Mapping[str, Any], *, exact_match: bool, **more: Any) -> None:
         """Restore parts of the training state, as :meth:`TrainingState.restore` does."""
         training_state = self._training_state()
-        training_state.restore(states, exact_match=exact_match, expected=expected)
+        training_state.restore(states, exact_match=exact_match, **more)
         self._relink_scaler()
         if self._boundary is not None:
             collected = training_state.capture(Scope.COLLECTED)

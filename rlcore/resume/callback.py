@@ -284,15 +284,21 @@ def saved_steps(folder: Path, name: str) -> list[int]:
 def newest_exact(folder: str | Path, name: str = "exact") -> Path | None:
     """Return the file of the latest timestep that ``SaveExactly(folder, name=name)`` has saved and that is whole.
 
+    Of a run that saves meanwhile it may be gone by the time it is read, unless the run keeps two files or more.
+
     :return: None if there is no file
     :raises CheckpointError: there are files, and not one of them can be loaded
     """
-    paths = [path_of_step(Path(folder), name, step) for step in reversed(saved_steps(Path(folder), name))]
-    newest = next(filter(_is_whole, paths), None)
-    if paths and newest is None:
-        words = f"is the newest of {len(paths)} files of this run, all of which fail to load"
-        raise CheckpointError(paths[0], f"{words}; restore a copy, or move the files away to begin the run again")
-    return newest
+    steps = saved_steps(Path(folder), name)
+    while steps:
+        paths = [path_of_step(Path(folder), name, step) for step in reversed(steps)]
+        if (newest := next(filter(_is_whole, paths), None)) is not None:
+            return newest
+        before, steps = steps, saved_steps(Path(folder), name)  # a run may have replaced them
+        if steps == before:
+            words = f"is the newest of {len(paths)} files of this run, all of which fail to load"
+            raise CheckpointError(paths[0], f"{words}; restore a copy, or move the files away to begin the run again")
+    return None
 
 
 def _is_whole(path: Path) -> bool:

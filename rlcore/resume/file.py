@@ -33,7 +33,6 @@ from rlcore.checkpoint.formats import (
     DEFAULT_ALGORITHM,
     constructor_names,
     decode_spaces,
-    existing,
     read_model_file,
     refusals_of,
     require_spaces_of,
@@ -43,11 +42,12 @@ from rlcore.envs import vec_state
 from rlcore.envs.resumable import SupportsState
 from rlcore.errors import CallOrderError, CheckpointError, StateError, quoted
 from rlcore.ppo.algorithm import DistributionalPPO
+from rlcore.ppo.saving import decoded
 from rlcore.ppo.state_parts import resume_run
 from rlcore.resume.parts import buffer_bytes, extra_names, training_state
 from rlcore.resume.settings import LACKING, NOISES, decode_settings, encode_setting, setting, setting_names
 from rlcore.resume.unsaved import acting, differences
-from rlcore.state.network import require_network
+from rlcore.state.network import require_network, undrawn
 from rlcore.state.progress import FORM, WINDOWS
 from rlcore.state.training import Scope, apply_generators, capture_generators, generators_untouched, snapshot
 from rlcore.state.tree import REMEDY, Rule, fit
@@ -192,7 +192,7 @@ def load_exact(
 def _load_distributional(
     path: Any, record: Mapping[str, Any], env: GymEnv, found: Any, objects: dict[str, object], device: str | None
 ) -> BaseAlgorithm:
-    loaded: Any = found.load(existing(path), env, device=device or "auto", custom_objects=objects)
+    loaded: Any = found.of_content(decoded(record, objects, path), path, env, device or "auto", {})
     with refusals_name(path):
         _require_env(loaded.env, record, objects)
         has_drawn = "rng_state" in loaded.pending_state
@@ -219,10 +219,11 @@ def _load_stock(
             if isinstance(learnt, dict):  # else it is named below
                 weights = learnt["state_dicts"]["policy"]
                 require_network(settings, weights, lambda: _built(found, settings, vec_env, "cpu").policy)
-            model = _built(found, settings, vec_env, device or fields["device"])
+            with undrawn(found, settings):
+                model = _built(found, settings, vec_env, device or fields["device"])
             model.seed = fields["seed"]
             training = training_state(model)
-            training.restore(record["state"], expected=tuple(Scope))
+            training.restore(record["state"], expected=tuple(Scope), keeps=False)
             training.resume()
             model._num_timesteps_at_start = model.num_timesteps
     except BaseException:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import Any, Final
 
@@ -97,12 +99,13 @@ def decode_settings(
         name: _decode_noise(each, objects, n_envs) if name == "action_noise" else codec.decode(each, name, objects)
         for name, each in saved.items()
     }
-    for name, value in decoded.items():
-        numbers = [plain(value)] if type(plain(value)) in (int, float) else _ends_of(value)
+    of_buffers = [decoded.get(name) or {} for name in ("replay_buffer_kwargs", "rollout_buffer_kwargs")]
+    for name, value in [pair for each in (decoded, *of_buffers) for pair in each.items()]:
+        number = _number_of(value) if name in _AUTOMATIC and isinstance(value, str) else plain(value)
+        numbers = [number] if type(number) in (int, float) else _ends_of(value)
         is_known = bool(numbers) or value is None or name in objects or name not in _LIMITS
         rule = _LIMITS.get(name, Rule(finite=False))
-        is_text = name in _AUTOMATIC and isinstance(value, str)
-        if not (is_known or is_text) or not all(each == each and rule.allows(each) for each in numbers):
+        if not is_known or not all(each == each and rule.allows(each) for each in numbers):
             raise misfit(name, f"a number{rule}", value)
     if harmful := harmful_option((decoded.get("policy_kwargs") or {}).get("optimizer_kwargs") or {}):
         where = f"policy_kwargs.optimizer_kwargs[{harmful!r}]"
@@ -110,6 +113,13 @@ def decode_settings(
     if "tensorboard_log" in decoded:
         decoded["tensorboard_log"] = objects.get("tensorboard_log")
     return decoded
+
+
+def _number_of(text: str) -> float:
+    """Return the number in "auto", which has 0, "auto_0.1" or "0.1"; NaN for another text."""
+    with suppress(ValueError):
+        return float(text.removeprefix("auto").removeprefix("_") or 0)
+    return math.nan
 
 
 def _ends_of(schedule: Any) -> list[float]:

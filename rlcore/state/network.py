@@ -1,8 +1,9 @@
-"""Compares the network that settings ask for with saved weights, before it takes memory."""
+"""Builds the network of a file: without memory, to compare it with saved weights, then without drawing weights."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,32 @@ class _Staying(TorchFunctionMode):
         return args[0] if func is Tensor.to else func(*args, **(kwargs or {}))
 
 
+class _Undrawn(TorchFunctionMode):
+    """Makes weights 0 where they would be drawn and made orthogonal."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (Tensor.normal_, Tensor.uniform_):
+            return args[0].zero_()
+        return (args[0], args[0]) if func is torch.linalg.qr else func(*args, **(kwargs or {}))
+
+
+def undrawn(algorithm: type, settings: Mapping[str, Any]) -> AbstractContextManager[object]:
+    """Return a context for building a model whose weights a file replaces: the first ones are 0.
+
+    Classes of the user's own may draw what no file has, so with one of them everything is drawn.
+    """
+    return _Undrawn() if _are_known([algorithm, *_classes_of(settings)]) else nullcontext()
+
+
+def _classes_of(settings: Mapping[str, Any]) -> list[type]:
+    named = [settings.get("policy_class"), settings.get("policy"), *(settings.get("policy_kwargs") or {}).values()]
+    return [each for each in named if isinstance(each, type)]
+
+
+def _are_known(classes: Iterable[type]) -> bool:
+    return all(each.__module__.startswith(("rlcore.", "stable_", "sb3_", "torch.")) for each in classes)
+
+
 def require_network(
     settings: Mapping[str, Any],
     weights: object,
@@ -64,8 +91,7 @@ def require_network(
         with torch.device("meta"), _Staying(), unusable("the network of policy_kwargs, n_quantiles and num_atoms"):
             expected: dict[str, Tensor] = build().state_dict()
     except StateError:
-        classes = [each for each in (settings.get("policy_class"), *network.values()) if isinstance(each, type)]
-        if all(each.__module__.startswith(("rlcore.", "stable_", "sb3_", "torch.")) for each in classes):
+        if _are_known(_classes_of(settings)):
             raise
         return  # a class of the user's own that needs real tensors: the weights are compared once it is built
     fit(weights, expected, "policy", rules or {})

@@ -1,4 +1,4 @@
-"""What a hostile file costs: at most 256 MiB above its size and 20 s, measured in a process with these limits."""
+"""What a hostile file costs, in a process with limits: 256 MiB above its size, and 20 s, as machines may be slow."""
 
 from __future__ import annotations
 
@@ -16,16 +16,23 @@ from typing import Any
 
 import pytest
 import xxhash
+from stable_baselines3 import PPO
+from stable_baselines3.common.env_util import make_vec_env
 
+from rlcore import ResumableEnv
 from rlcore.checkpoint.container import MARK, load_container, save_container
+from rlcore.resume import save_exact
 from tests.support.training import make_model
 
 CHILD = """
 import json, resource, sys, warnings
 warnings.simplefilter("ignore")
-from rlcore import DistributionalPPO, load_checkpoint, load_policy
+from stable_baselines3.common.env_util import make_vec_env
+from rlcore import DistributionalPPO, ResumableEnv, load_checkpoint, load_policy
+from rlcore.resume import load_exact
+env = make_vec_env("CartPole-v1", 1, wrapper_class=ResumableEnv)
 reads = {"load": lambda path: DistributionalPPO.load(path, device="cpu"), "load_policy": load_policy,
-         "load_checkpoint": load_checkpoint}
+         "load_checkpoint": load_checkpoint, "load_exact": lambda path: load_exact(path, env)}
 healthy, memory, seconds, *runs = sys.argv[1:]
 for warm in ("load", "load_policy"):
     reads[warm](healthy)  # what is imported late is no cost of the file
@@ -42,6 +49,7 @@ for read, path, size in zip(runs[::3], runs[1::3], runs[2::3]):
     print(json.dumps(said), flush=True)
 """
 MEMORY, SECONDS = 2**28, 20
+LARGE = 4500
 
 
 def changed(change: Callable[[dict[str, Any]], object], healthy: Path, path: Path) -> None:
@@ -65,6 +73,25 @@ def empty_lists(mebibytes: int) -> Callable[[Path, Path], None]:
         path.write_bytes(content + xxhash.xxh3_128(content).hexdigest().encode())
 
     return write
+
+
+def large_layers(_: Path, path: Path) -> None:
+    """Fitting weights, which are refused for what comes last; to make them orthogonal would take seconds."""
+    network = {"net_arch": {"pi": [LARGE, LARGE], "vf": [2]}, "ortho_init": False}
+    make_model(policy_kwargs=network).save(path)
+    changed(wrong_at_its_end, path, path)
+
+
+def large_layers_of_ppo(_: Path, path: Path) -> None:
+    env = make_vec_env("CartPole-v1", 1, wrapper_class=ResumableEnv)
+    network = {"net_arch": {"pi": [LARGE, LARGE], "vf": [2]}, "ortho_init": False}
+    save_exact(PPO("MlpPolicy", env, n_steps=8, batch_size=8, policy_kwargs=network, device="cpu"), path)
+    changed(wrong_at_its_end, path, path)
+
+
+def wrong_at_its_end(content: dict[str, Any]) -> None:
+    content["settings"]["policy_kwargs"]["ortho_init"] = True
+    content["state"]["progress_state" if "progress_state" in content["state"] else "progress"]["num_timesteps"] = -1
 
 
 ATOMS = {"value_distribution": "categorical", "num_atoms": 10**9, "v_min": 0.0, "v_max": 1.0, "return_scale": None}
@@ -101,6 +128,8 @@ RECIPES: dict[str, tuple[str, Callable[[Path, Path], None], str]] = {
         "ep_success_buffer.* must be None or a list of episodes with numbers",
     ),
     "texts as an option": ("load", settings(optimizer_kwargs={"eps": TEXTS}), "optimizer_kwargs"),
+    "large layers and a wrong count": ("load", large_layers, "num_timesteps.* must be an integer from 0"),
+    "large layers of PPO and a wrong count": ("load_exact", large_layers_of_ppo, "num_timesteps.* must be an integer"),
     "many environments": ("load", fields(n_envs=10**7), "n_envs=10000000 asks for 1220 MiB of LSTM states"),
     "2 MiB of empty lists": ("load_checkpoint", empty_lists(2), "more than 524288 instructions"),
     "8 MiB of empty lists": ("load_checkpoint", empty_lists(8), "more than 524288 instructions"),

@@ -106,7 +106,7 @@ def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa:
 @fault(
     "fnd-56-told-when-all-is-changed",
     target="rlcore.state.training:TrainingState.restore",
-    pins="d4aa466e663ee091",
+    pins="4b7862c532a1c750",
 )
 def told_when_all_is_changed(
     self: Any,

@@ -12,7 +12,7 @@ from stable_baselines3.common.vec_env import SubprocVecEnv, VecNormalize
 
 from rlcore import CheckpointError, DistributionalPPO
 from rlcore.checkpoint.container import load_container, save_container
-from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact, save_exact
+from rlcore.resume import SaveExactly, continue_learning, file, load_exact, newest_exact, save_exact
 from tests.support.environments import make_vec
 from tests.support.exact_runs import StopAt
 from tests.support.training import differing, make_envs, make_model
@@ -63,6 +63,20 @@ def test_the_file_is_that_of_save_and_a_subclass_is_named_at_load(tmp_path: Path
     save_exact(model, tmp_path / "exact")
     assert differing(model.get_parameters(), DistributionalPPO.load(tmp_path / "exact.zip").get_parameters()) == []
     assert type(load_exact(tmp_path / "exact", make_envs(), algorithm=Subclass)) is Subclass
+
+
+def test_a_file_is_read_once_and_may_be_replaced_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "exact.zip"
+    save_exact(make_model().learn(48), path)
+    read = file.read_model_file
+
+    def read_and_replaced(path: Path, **how: Any) -> Any:
+        record = read(path, **how)
+        save_exact(make_model().learn(96), path)
+        return record
+
+    monkeypatch.setattr(file, "read_model_file", read_and_replaced)
+    assert load_exact(path, make_envs()).num_timesteps == 48
 
 
 def test_another_algorithm_or_an_environment_without_state_is_refused(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from stable_baselines3.common.noise import NormalActionNoise, OrnsteinUhlenbeckA
 from stable_baselines3.common.vec_env import VecNormalize
 
 from rlcore.errors import CheckpointError
-from rlcore.resume import SaveExactly, continue_learning, load_exact, save_exact
+from rlcore.resume import SaveExactly, callback, continue_learning, load_exact, newest_exact, save_exact
 from rlcore.resume.callback import path_of_step, saved_steps
 from tests.core.resume.small_models import net, ppo, sac
 from tests.support.environments import make_vec
@@ -129,3 +129,18 @@ def test_weights_of_another_dtype_are_refused(tmp_path: Path) -> None:
         torch.set_default_dtype(torch.float32)
     with pytest.raises(CheckpointError, match=r"the weights are torch\.float64, and a new model's torch\.float32; set"):
         load_exact(tmp_path / "double.zip", make_vec())
+
+
+def test_the_newest_file_is_looked_for_again_if_it_was_replaced_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ppo().learn(32, callback=SaveExactly(tmp_path, every=16, keep=1))
+    read = callback.read_model_file
+
+    def replaced(path: Path, **how: Any) -> Any:
+        monkeypatch.setattr(callback, "read_model_file", read)
+        path.rename(tmp_path / "exact_48.zip")
+        return read(path, **how)
+
+    monkeypatch.setattr(callback, "read_model_file", replaced)
+    assert newest_exact(tmp_path) == tmp_path / "exact_48.zip"

@@ -152,6 +152,13 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "a device": ("ppo", lambda c: _kwargs(c).update(lstm_kwargs={"device": "cpu"}), "a device of their own"),
     "the device meta": ("ppo", lambda c: c.update(device="meta"), "device is 'meta'"),
     "a number that is NaN": ("ppo", lambda c: c["settings"].update(ent_coef=np.nan), "ent_coef must be a number"),
+    "a text that is NaN": ("sac", lambda c: c["settings"].update(target_entropy="nan"), "target_entropy must be a num"),
+    "a text that is none": ("sac", lambda c: c["settings"].update(ent_coef="auto_x"), "ent_coef must be a number"),
+    "gamma of a buffer": (
+        "sac",
+        lambda c: c["settings"].update(replay_buffer_kwargs={"gamma": np.nan}),
+        "gamma must be a number from 0.0 to 1.0",
+    ),
     "a bound below 0": ("ppo", lambda c: c["settings"].update(max_grad_norm=-1.0), "max_grad_norm must be a number of"),
     "a schedule below 0": (
         "ppo",

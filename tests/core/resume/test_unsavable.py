@@ -20,13 +20,11 @@ from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnvWrapper, VecNormalize
 from stable_baselines3.her import HerReplayBuffer
 
-from rlcore.errors import (
-    CheckpointError,
-)
+from rlcore.errors import CheckpointError
 from rlcore.resume import load_exact, save_exact
 from tests.core.resume.small_models import changed, net, noisy, ppo, ruled, sac, trained
 from tests.support.environments import make_vec
-from tests.support.exact_runs import Curious, pickled
+from tests.support.exact_runs import Curious, in_parts, pickled
 from tests.support.training import make_model
 
 
@@ -127,6 +125,11 @@ def measured(build: Callable[..., Any] = ppo, **changes: Any) -> Callable[[], An
         return build(env)
 
     return make
+
+
+def with_keys() -> Any:
+    env = make_vec_env("Pendulum-v1", 2, wrapper_class=in_parts)
+    return sac(VecNormalize(env, norm_obs_keys=["direction", "speed"]))
 
 
 def with_rows(other: Callable[[], Any]) -> Callable[[], Any]:
@@ -287,6 +290,10 @@ UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
     "statistics of no observation": (measured(count=0), "count.* must be a finite number of .* and is 0.0$"),
     "statistics that are infinite": (measured(mean=np.full(4, np.inf)), "mean.* holds NaN, infinity"),
     "statistics of a DistributionalPPO": (measured(make_model, count=0), "count.* and is 0.0$"),
+    "other keys than it was built with": (
+        ruled(lambda model: setattr(model.env, "norm_obs_keys", ["speed"]), with_keys),
+        r"norm_obs_keys of VecNormalize is \['speed'\], and a load would build it with \['direction', 'speed'\], as it",
+    ),
     "statistics of float32": (measured(var=np.ones(4, np.float32)), "are float64 after a load; make them float64 now$"),
     "rows of another run": (
         with_rows(lambda: sac(buffer_size=20)),
