@@ -26,6 +26,16 @@ class Settings:
     kl_penalty_max_coef: float = 3.0
 
 
+@pytest.mark.parametrize(("kl", "coefficient"), [(0.016, 2.0), (0.014, 1.0), (0.007, 1.0), (0.006, 0.5)])
+def test_the_coefficient_doubles_and_halves_beyond_one_and_a_half_times_the_target(
+    kl: float, coefficient: float
+) -> None:
+    """Schulman et al. 2017, section 4."""
+    penalty = KLPenalty(Settings())
+    penalty.adapt(kl)
+    assert penalty.coefficient == coefficient
+
+
 @pytest.mark.parametrize("kl", [float("inf"), float("nan")])
 def test_a_divergence_beyond_all_numbers_counts_as_the_largest(kl: float) -> None:
     penalty, other = KLPenalty(Settings()), KLPenalty(Settings())
