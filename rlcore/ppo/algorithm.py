@@ -298,7 +298,7 @@ class DistributionalPPO(saving.SavablePPO):
 
         :param load_path_or_dict: a mapping from ``get_parameters()``, or the path of a checkpoint or model file
         :param exact_match: require every part, and start fresh (with one warning) what optional part is absent; False
-            restores what is there and leaves the rest alone
+            restores what is there and leaves the rest alone. Statistics of another estimator start fresh with a warning
         :raises StateError: a state does not fit, or is no parameter; the model is unchanged, as by the other errors
         :raises CheckpointError: the file cannot be read or does not fit
         """

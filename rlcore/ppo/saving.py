@@ -16,7 +16,6 @@ from rlcore.checkpoint.container import load_container, path_of, refusals_name
 from rlcore.checkpoint.formats import SPACES, read_model_file, refusals_of, require_spaces_of
 from rlcore.envs import vec_state
 from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateError, warn_caller
-from rlcore.optim.gradient_variance import ESTIMATORS
 from rlcore.ppo import construction, state_parts
 from rlcore.ppo.construction import ConfiguredPPO, check_device
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
@@ -253,10 +252,9 @@ def under_settings(
     if "return_scale_state" in state and (state["return_scale_state"] is None) != (model.return_scale is None):
         raise StateError(f"the critics learnt under another return_scale than the model's, {model.return_scale!r}")
     scaler, penalty, optimizer = (fitted.get(key) for key in ("vgs_state", "kl_penalty_state", "policy.optimizer"))
-    ruled = {name.removeprefix("vgs_"): getattr(model, name) for name in SCALER_SETTINGS.intersection(ruling)}
-    if ruled and isinstance(scaler, dict) and scaler.get("estimator") in ESTIMATORS:
-        other_estimator = "estimator" in ruled and ruled["estimator"] != scaler.get("estimator")
-        fitted["vgs_state"] = None if other_estimator else {**scaler, **ruled}
+    names = SCALER_SETTINGS.intersection(ruling) - {"vgs_estimator"}  # which says what the statistics are
+    if names and isinstance(scaler, dict):
+        fitted["vgs_state"] = {**scaler, **{name.removeprefix("vgs_"): getattr(model, name) for name in names}}
     if "kl_penalty_coef" in ruling and isinstance(penalty, dict):
         fitted["kl_penalty_state"] = {**penalty, "coefficient": model.kl_penalty_coef}
     if OPTIMIZER_SETTINGS.intersection(ruling) and isinstance(optimizer, dict):

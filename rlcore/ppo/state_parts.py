@@ -11,7 +11,7 @@ from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 
 from rlcore.envs import vec_state
-from rlcore.errors import StateError
+from rlcore.errors import ResumeWarning, StateError, warn_caller
 from rlcore.ppo.adaptive import ReturnScale
 from rlcore.ppo.construction import ConfiguredPPO, build_policy
 from rlcore.ppo.losses import make_values
@@ -93,13 +93,21 @@ def restore_policy(model: ConfiguredPPO, state: StateDict) -> None:
 
 
 def restore_scaler(model: ConfiguredPPO, state: StateDict) -> None:
-    """Restore the statistics of variance gradient scaling."""
+    """Restore the statistics of variance gradient scaling; those of another estimator are checked and dropped."""
     scaler = model.variance_gradient_scaler
     if scaler is None:
         raise StateError(
             "vgs_state is given, and variance_gradient_scaling=False; pass exact_match=False to go without"
         )
-    scaler.load_state_dict({**state, "enabled": scaler.settings.enabled})
+    own = scaler.settings
+    scaler.load_state_dict({**state, "enabled": own.enabled})
+    if (given := scaler.settings.estimator) != own.estimator:
+        scaler._settings = own
+        scaler._forget()
+        warn_caller(
+            f"vgs_state: the saved statistics of {given!r} are of no use to {own.estimator!r}: it starts fresh",
+            ResumeWarning,
+        )
 
 
 def capture_normalizer(model: ConfiguredPPO) -> StateDict | None:

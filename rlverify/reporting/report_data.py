@@ -26,8 +26,11 @@ def planted_code(claim: Claim, code: Code, most: int) -> list[tuple[str, str]]:
 
     :param most: how many lines of the healthy code are shown at most
     """
-    named = (("bug", claim.fault), ("fix", claim.documented_fix))
-    return [(f"The {title}", _next_to(*code[name], most)) for title, name in named if name and name in code]
+    named = (
+        ("The bug as tested", claim.fault),
+        ("The document's fix as tested, not code to copy", claim.documented_fix),
+    )
+    return [(title, _next_to(*code[name], most)) for title, name in named if name and name in code]
 
 
 def _next_to(healthy: SourceCode, planted: SourceCode, most: int) -> str:

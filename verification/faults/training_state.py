@@ -45,7 +45,7 @@ def state_among_the_parameters(self: Any) -> list[StatePart]:
 @fault(
     "bug-10-fix-errors-are-logged",
     target="rlcore.ppo.state_parts:restore_scaler",
-    pins="cdf87d269f25cee3",
+    pins="8e22894de5898dc5",
 )
 def errors_are_logged(model: Any, state: StateDict) -> None:
     """Restore the state, and turn every error into a warning: the rest is restored without it."""
@@ -153,7 +153,7 @@ def half_restored(self: Any, states: Mapping[str, StateDict | None]) -> None:
     """Keep the parts restored before one is refused."""
 
 
-@unclaimed("settings-of-the-source", target="rlcore.ppo.saving:under_settings", pins="e625e3c14818635c")
+@unclaimed("settings-of-the-source", target="rlcore.ppo.saving:under_settings", pins="f754f2a67dfbd015")
 def settings_of_the_source(
     model: DistributionalPPO,  # noqa: ARG001
     state: Mapping[str, Any],

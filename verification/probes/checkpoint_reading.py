@@ -135,7 +135,7 @@ def _file_with_payload(version: Mapping[str, str]) -> Iterator[tuple[Path, Path]
     """Yield a file of that version that contains code, and the folder that the code would create."""
     with tempfile.TemporaryDirectory() as folder:
         path, marker = Path(folder) / "member.pt", Path(folder) / "marker"
-        data = {"policy": {"weight": torch.ones(1)}, "policy.optimizer": {"hidden": _Payload(marker)}}
+        data = {"policy.optimizer": {"hidden": _Payload(marker)}, "policy": {"weight": torch.ones(1)}}
         torch.save({**version, "data": data, "step": 1, "performance": 1.0}, path)
         yield path, marker
 

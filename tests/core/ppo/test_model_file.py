@@ -22,6 +22,7 @@ from rlcore import (
     load_policy,
     save_checkpoint,
 )
+from rlcore.checkpoint.container import load_container, save_container
 from rlcore.ppo.saving import continued
 from tests.support.training import differing, make_envs, make_model
 
@@ -37,9 +38,6 @@ def saved(tmp_path: Path) -> Path:
 def test_settings_can_be_changed_on_loading(saved: Path) -> None:
     loaded = DistributionalPPO.load(saved, device="cpu", ent_coef=0.5, optimizer_kwargs={"lr": 0.25})
     assert (loaded.ent_coef, loaded.learning_rate) == (0.5, 0.25)
-    with pytest.warns(ResumeWarning, match="vgs_state"):
-        loaded = DistributionalPPO.load(saved, device="cpu", vgs_estimator="element")
-    assert loaded.variance_gradient_scaler.settings.estimator == "element"  # type: ignore[union-attr]
     with pytest.raises(UnknownSettingError, match="did you mean 'ent_coef'"):
         DistributionalPPO.load(saved, device="cpu", entcoef=0.5)
     with pytest.raises(SettingError, match="optimizer_kwargs="):
@@ -52,6 +50,25 @@ def test_a_scaler_setting_changed_on_loading_rules_over_the_file_and_keeps_the_s
     assert scaler is not None
     assert (scaler.settings.alpha, scaler.settings.max_normalized_variance) == (0.75, 9.0)
     assert (scaler.step_count, scaler.settings.warmup_steps) == (4, 3)
+
+
+def test_another_estimator_on_loading_starts_fresh_says_so_once_and_trains(saved: Path) -> None:
+    with pytest.warns(ResumeWarning, match="vgs_state: .* 'mean' are of no use to 'element'") as caught:
+        loaded = DistributionalPPO.load(saved, env=make_envs(), device="cpu", vgs_estimator="element")
+    assert len(caught) == 1
+    scaler = loaded.variance_gradient_scaler
+    assert scaler is not None
+    assert (scaler.settings.estimator, scaler.step_count) == ("element", 0)
+    loaded.learn(48, reset_num_timesteps=False)
+    assert scaler.step_count == 4
+
+
+def test_damaged_statistics_are_refused_on_loading_with_another_estimator(saved: Path, tmp_path: Path) -> None:
+    content: Any = load_container(saved)
+    content["state"]["vgs_state"]["step_count"] = -1
+    save_container(tmp_path / "damaged.zip", content)
+    with pytest.raises(CheckpointError, match=r"damaged\.zip: .*step_count"):
+        DistributionalPPO.load(tmp_path / "damaged.zip", device="cpu", vgs_estimator="element")
 
 
 def test_an_optimizer_setting_changed_on_loading_rules_over_the_file_and_keeps_the_moments(saved: Path) -> None:

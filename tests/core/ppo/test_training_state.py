@@ -143,8 +143,24 @@ def test_what_is_left_out_starts_fresh_and_one_warning_names_it() -> None:
     assert other.variance_gradient_scaler.step_count == 0
 
 
-def test_a_scaler_s_state_needs_a_scaler() -> None:
-    model, other = trained(), trained(variance_gradient_scaling=False)
+@pytest.mark.parametrize("exact_match", [True, False])
+def test_statistics_of_another_estimator_are_checked_and_start_fresh(exact_match: bool) -> None:
+    given, other = trained().get_parameters(), trained(seed=5, vgs_estimator="element")
+    before = other.get_parameters()
+    with pytest.raises(StateError, match="step_count"):
+        other.set_parameters({**given, "vgs_state": {**given["vgs_state"], "step_count": -1}}, exact_match)
+    assert differing(before, other.get_parameters()) == []
+    with pytest.warns(ResumeWarning, match="'mean' are of no use to 'element'") as caught:
+        other.set_parameters(given, exact_match)
+    assert len(caught) == 1
+    taken = other.get_parameters()
+    assert differing(taken["policy"], given["policy"]) == []
+    assert differing(taken["vgs_state"], make_model(vgs_estimator="element").get_parameters()["vgs_state"]) == []
+
+
+@pytest.mark.parametrize("estimator", ["mean", "element"])
+def test_a_scaler_s_state_needs_a_scaler(estimator: Any) -> None:
+    model, other = trained(vgs_estimator=estimator), trained(variance_gradient_scaling=False)
     with pytest.raises(StateError, match="variance_gradient_scaling=False"):
         other.set_parameters(model.get_parameters())
     other.set_parameters(model.get_parameters(), exact_match=False)

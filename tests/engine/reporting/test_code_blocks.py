@@ -12,7 +12,7 @@ BUG = (HEALTHY, SourceCode("def forgets():\n    return 1", "faults/load.py:3"))
 
 def test_a_bug_and_its_fix_are_next_to_the_healthy_code_with_file_and_line() -> None:
     shown = planted_code(CLAIM, {"forgets": BUG, "remembers": BUG}, 4)
-    assert [title for title, _ in shown] == ["The bug", "The fix"]
+    assert [title for title, _ in shown] == ["The bug as tested", "The document's fix as tested, not code to copy"]
     assert shown[0][1].splitlines() == [
         "--- toy/load.py:7",
         "+++ faults/load.py:3",
