@@ -114,11 +114,13 @@ def told_when_all_is_changed(
     *,
     exact_match: bool = True,
     expected: Collection[Scope] = LEARNT,
+    keeps: bool = True,
 ) -> None:
     """Warn about missing parts after the restore, where an error no longer undoes it."""
     kept = {part.key: part.capture() for part in self.parts.values() if part.scope in LEARNT and not part.required}
     given = {**kept, **{key: state for key, state in states.items() if state is not None}}
-    healthy("fnd-56-told-when-all-is-changed")(self, given, exact_match=exact_match, expected=expected)
+    how = {"exact_match": exact_match, "expected": expected, "keeps": keeps}
+    healthy("fnd-56-told-when-all-is-changed")(self, given, **how)
     if exact_match:
         lost = [key for key, state in kept.items() if state is not None and states.get(key) is None]
         self._start_fresh(self.parts[key] for key in lost)
