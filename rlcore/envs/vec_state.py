@@ -230,12 +230,10 @@ def require_restorable(env: VecEnv) -> None:
     for layer in [each for each in _normalizers(env) if type(each) is VecNormalize]:
         own: Any = _layer_state(layer)
         fitted(own, own, "VecNormalize")
-        measured: Any = vars(layer).get("obs_rms")
-        if isinstance(measured, dict) and set(layer.norm_obs_keys or ()) != set(measured):
-            raise StateError(
-                f"norm_obs_keys of VecNormalize is {layer.norm_obs_keys}, and a load would build it with "
-                f"{list(measured)}, as it was built here; give it those that it is to have when it is built"
-            )
+        built = [key for key in _observation_moments(layer) if key is not None]
+        if built and set(layer.norm_obs_keys or ()) != set(built):
+            changed = f"norm_obs_keys of VecNormalize is {layer.norm_obs_keys}, and it was built with {built}"
+            raise StateError(f"{changed}; give norm_obs_keys to the constructor")
 
 
 def _normalizers(env: VecEnv) -> list[VecNormalize]:

@@ -78,7 +78,7 @@ def addresses(tensors: Sequence[Tensor]) -> list[int]:
 
 
 def table_of(*columns: Sequence[int]) -> tuple[NDArray[np.int64], list[int], list[int]]:
-    """Split rows of tensors into those that the loops can take and the others, which have a 0.
+    """Split rows of tensors into those that the loops can take and the others, which have an address of 0.
 
     :param columns: the addresses of tensors, and last how many elements each of a row has
     :return: a table for the loops, int64 ``[k, len(columns)]``; the k rows that it has; the other rows
@@ -103,21 +103,10 @@ def _sum(values):
 
 @summing
 def _sums_about(values, center):
-    """Sum of the deviations from ``center``, and of their squares."""
-    first, second = np.float32(0.0), np.float32(0.0)
+    """Sum of the deviations from ``center``, and of their squares, in the precision of ``center``."""
+    first = second = center - center
     for i in range(len(values)):
         deviation = values[i] - center
-        first += deviation
-        second += deviation * deviation
-    return first, second
-
-
-@summing
-def _wide_sums_about(values, center):
-    """Do what ``_sums_about`` does, in float64."""
-    first, second = 0.0, 0.0
-    for i in range(len(values)):
-        deviation = np.float64(values[i]) - center
         first += deviation
         second += deviation * deviation
     return first, second
@@ -131,9 +120,9 @@ def _moments(block):
     first, second = np.float64(first), np.float64(second)
     if not LEAST < second < MOST:
         center = np.float64(block[0])
-        first, second = _wide_sums_about(block, center)
+        first, second = _sums_about(block, center)
         center += first / len(block)
-        first, second = _wide_sums_about(block, center)
+        first, second = _sums_about(block, center)
     shift = first / len(block)
     return center + shift, max(second - first * shift, 0.0)
 

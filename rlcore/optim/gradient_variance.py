@@ -241,22 +241,18 @@ class ElementEstimator(VarianceEstimator):
     def variance(self) -> Floats:
         return on_host([x.mean(dtype=torch.float64) if x.numel() else x.sum().double() for x in self._variances])
 
-    def _take(self, position: int, mean: Tensor, variance: Tensor) -> None:
-        """Copy the statistics of a tensor, no larger than they may grow in their precision here."""
-        dtype = self._layouts[position].state_dtype
-        largest = _largest_mean(self._layouts[position])
-        self._means[position].copy_(mean.to(dtype).clamp(-largest, largest))
-        # Of elements that lie at both ends: the square of their distance.
-        self._variances[position].copy_(variance.to(dtype).clamp(max=4.0 * LARGEST_ELEMENT[dtype] ** 2))
-
     def state_dict(self) -> StateDict:
         return {"means": [x.clone() for x in self._means], "variances": [x.clone() for x in self._variances]}
 
     def load_state_dict(self, state: StateValue) -> None:
         wide = [torch.zeros((), dtype=torch.float64).expand(x.shape) for x in self._layouts]
         saved = fit(state, {"means": wide, "variances": wide}, "state of the estimator 'element'", _RULES)
-        for position, pair in enumerate(zip(saved["means"], saved["variances"], strict=True)):
-            self._take(position, *pair)
+        for position, layout in enumerate(self._layouts):  # no larger than they may grow in their precision here
+            largest = _largest_mean(layout)
+            self._means[position].copy_(saved["means"][position].clamp(-largest, largest))
+            # Of elements that lie at both ends: the square of their distance.
+            largest = 4.0 * LARGEST_ELEMENT[layout.state_dtype] ** 2
+            self._variances[position].copy_(saved["variances"][position].clamp(max=largest))
 
 
 def _largest_mean(layout: TensorLayout) -> float:

@@ -98,7 +98,6 @@ class UPGD(Optimizer):
         *("lr", "weight_decay", "beta_utility", "sigma", "adaptive_noise", "noise_beta", "min_noise_std", "seed"),
     )
     _averages: ClassVar[Averages] = {"step": ("utility",)}
-    """Counter -> the averages that it counts; one that is missing starts fresh with a counter of its own."""
 
     def __init__(
         self,
@@ -365,10 +364,7 @@ class AdaptiveUPGD(UPGD):
     """
 
     _settings = (*UPGD._settings, "betas", "eps")
-    _averages: ClassVar[Averages] = {
-        **UPGD._averages,
-        "moment_step": ("first_moment", "second_moment"),
-    }
+    _averages: ClassVar[Averages] = {**UPGD._averages, "moment_step": ("first_moment", "second_moment")}
 
     def __init__(
         self,

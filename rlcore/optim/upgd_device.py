@@ -82,7 +82,7 @@ class DevicePart:
             rows = [_row(each, averages[id(each.group)], numbers[id(each.group)]) for each in updates]
             if not all(rows) or _overlap([each.parameter for each in updates]):
                 return None
-            if _is_captured():
+            if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
                 raise CallOrderError(
                     "a CUDA graph cannot capture this step, as the gradients lie elsewhere than in the step before or "
                     "a setting has changed; nothing was changed. Make a step with gradients that stay, as with "
@@ -140,10 +140,6 @@ def measure(gradients: Sequence[Tensor]) -> Any:
         squares = squares + counts * np.square(means - np.repeat(mean, blocks))
         variance = np.add.reduceat(squares, firsts) / sizes
     return np.where(np.isfinite(variance), (mean, variance), np.nan).T
-
-
-def _is_captured() -> bool:
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 
 @cache

@@ -316,8 +316,10 @@ class CompiledPart:
         parameters, indices = [each.parameter for each in updates], [each.index for each in updates]
         averages = [[each.state[name] for each in updates] for name in names]
         places, own = addresses(parameters), [*chain(*averages)]
-        # Averages are the optimizer's own: the same tensors at the same places are of the same kinds.
-        made_for = places, [*map(bool, gradients)], indices, [*map(id, own)], [*map(Tensor.data_ptr, own)]
+        made_for = (
+            *(places, [*map(bool, gradients)], indices, [*map(Tensor.numel, parameters)]),
+            *([*map(id, own)], [*map(Tensor.data_ptr, own)], [*map(Tensor.is_contiguous, own)]),
+        )
         if kept is None or kept._made_for != made_for:
             utility, *moments = map(addresses, averages)
             if any(each.dtype is torch.float64 for each in parameters):

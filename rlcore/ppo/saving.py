@@ -19,14 +19,7 @@ from rlcore.errors import CheckpointError, ResumeWarning, SettingError, StateErr
 from rlcore.ppo import construction, state_parts
 from rlcore.ppo.construction import ConfiguredPPO, check_device
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
-from rlcore.ppo.settings import (
-    SCALER,
-    SHOWN,
-    PPOSettings,
-    find_optimizer,
-    part_of,
-    resolve_settings,
-)
+from rlcore.ppo.settings import SCALER, SHOWN, PPOSettings, find_optimizer, part_of, resolve_settings
 from rlcore.state.network import undrawn
 from rlcore.state.training import LEARNT, Scope, generators_untouched
 from rlcore.state.tree import fit_optimizer, missing_moments
@@ -102,7 +95,7 @@ class SavablePPO(ConfiguredPPO):
         if print_system_info:
             get_system_info()
         content = decoded(read_model_file(path), custom_objects or {}, path)
-        model = cls.of_content(content, path, env, device, settings)
+        model = cls._of_content(content, path, env, device, settings)
         if force_reset or "seed" in settings:
             model.pending_state = {key: s for key, s in model.pending_state.items() if key == "normalizer_state"}
         if "seed" in settings:
@@ -110,7 +103,7 @@ class SavablePPO(ConfiguredPPO):
         return model
 
     @classmethod
-    def of_content(
+    def _of_content(
         cls,
         content: Mapping[str, Any],
         path: Any,
@@ -118,7 +111,7 @@ class SavablePPO(ConfiguredPPO):
         device: torch.device | str,
         settings: Mapping[str, Any],
     ) -> Self:
-        """Build a model from the :func:`decoded` content of the file ``path``; the others are as for ``load``."""
+        """Build a model from the :func:`decoded` content of a file; ``env``, ``device`` and ``settings`` as in load."""
         check_device(device)
         env = None if env is None else cls._wrap_env(maybe_make_env(env, 0))
         model = cls.__new__(cls)
@@ -186,7 +179,7 @@ class SavablePPO(ConfiguredPPO):
         if not self.variance_gradient_scaling and state.pop("vgs_state", None) is not None:
             warn_caller("vgs_state: the gradient statistics are dropped, as nothing is scaled by them", ResumeWarning)
         state = under_settings(self, state, settings, saved.get("optimizer_class", self.optimizer_class))
-        self._restore(state, exact_match=True, expected=tuple(Scope), keeps=False)
+        self._restore(state, exact_match=True, expected=tuple(Scope), undoes=False)
         if state.get("normalizer_state") is not None:
             self.pending_state["normalizer_state"] = state["normalizer_state"]
 

@@ -284,7 +284,7 @@ def saved_steps(folder: Path, name: str) -> list[int]:
 def newest_exact(folder: str | Path, name: str = "exact") -> Path | None:
     """Return the file of the latest timestep that ``SaveExactly(folder, name=name)`` has saved and that is whole.
 
-    Of a run that saves meanwhile it may be gone by the time it is read, unless the run keeps two files or more.
+    A run that is saving may remove the file before you read it; give its SaveExactly ``keep=2`` or more.
 
     :return: None if there is no file
     :raises CheckpointError: there are files, and not one of them can be loaded

@@ -174,7 +174,9 @@ def load_exact(
     record = read_model_file(path, require_digest=True)
     name, objects = record["algorithm"], dict(custom_objects or {})
     found: Any = DistributionalPPO if name == DEFAULT_ALGORITHM else ALGORITHMS.get(name)
-    if algorithm is not None and (_name_of(algorithm) == name or (found and issubclass(algorithm, DistributionalPPO))):
+    if algorithm is not None and (
+        _name_of(algorithm) == name or (found is DistributionalPPO and issubclass(algorithm, found))
+    ):
         found = algorithm
     if found is None or algorithm not in (None, found):
         asked = None if algorithm is None else algorithm.__name__
@@ -192,7 +194,7 @@ def load_exact(
 def _load_distributional(
     path: Any, record: Mapping[str, Any], env: GymEnv, found: Any, objects: dict[str, object], device: str | None
 ) -> BaseAlgorithm:
-    loaded: Any = found.of_content(decoded(record, objects, path), path, env, device or "auto", {})
+    loaded: Any = found._of_content(decoded(record, objects, path), path, env, device or "auto", {})
     with refusals_name(path):
         _require_env(loaded.env, record, objects)
         has_drawn = "rng_state" in loaded.pending_state
@@ -223,7 +225,7 @@ def _load_stock(
                 model = _built(found, settings, vec_env, device or fields["device"])
             model.seed = fields["seed"]
             training = training_state(model)
-            training.restore(record["state"], expected=tuple(Scope), keeps=False)
+            training.restore(record["state"], expected=tuple(Scope), undoes=False)
             training.resume()
             model._num_timesteps_at_start = model.num_timesteps
     except BaseException:

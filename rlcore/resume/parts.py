@@ -92,9 +92,7 @@ def _restore_buffer(model: BaseAlgorithm, state: StateDict) -> None:
     record = fit(state, {"pos": 0, "full": False, "arrays": {}}, "replay_buffer", {"arrays": FREE})
     if record["pos"] >= buffer.buffer_size:
         raise misfit("replay_buffer['pos']", f"below the buffer's size, {buffer.buffer_size}", record["pos"])
-    places = _filled_rows(buffer, record["pos"], record["full"])
-    arrays = from_state(record["arrays"])
-    _fill(places, arrays, "replay_buffer")
+    _fill(_filled_rows(buffer, record["pos"], record["full"]), from_state(record["arrays"]), "replay_buffer")
     _check_buffer(model, record)
     buffer.pos, buffer.full = record["pos"], record["full"]
 

@@ -116,7 +116,7 @@ def decode_settings(
 
 
 def _number_of(text: str) -> float:
-    """Return the number in "auto", which has 0, "auto_0.1" or "0.1"; NaN for another text."""
+    """Return the number of "auto_0.1" or "0.1", 0 for "auto"; NaN for another text."""
     with suppress(ValueError):
         return float(text.removeprefix("auto").removeprefix("_") or 0)
     return math.nan

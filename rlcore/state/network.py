@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -39,29 +39,26 @@ class _Staying(TorchFunctionMode):
 
 
 class _Undrawn(TorchFunctionMode):
-    """Makes weights 0 where they would be drawn and made orthogonal."""
+    """Leaves weights as they were drawn where they would be made orthogonal, which takes seconds for large ones."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in (Tensor.normal_, Tensor.uniform_):
-            return args[0].zero_()
         return (args[0], args[0]) if func is torch.linalg.qr else func(*args, **(kwargs or {}))
 
 
 def undrawn(algorithm: type, settings: Mapping[str, Any]) -> AbstractContextManager[object]:
-    """Return a context for building a model whose weights a file replaces: the first ones are 0.
+    """Return a context for building a model whose weights a file replaces.
 
-    Classes of the user's own may draw what no file has, so with one of them everything is drawn.
+    A class of the user's may keep what no file has, so with one of them everything is built as usual.
     """
-    return _Undrawn() if _are_known([algorithm, *_classes_of(settings)]) else nullcontext()
+    return _Undrawn() if _are_known(settings, algorithm) else nullcontext()
 
 
-def _classes_of(settings: Mapping[str, Any]) -> list[type]:
-    named = [settings.get("policy_class"), settings.get("policy"), *(settings.get("policy_kwargs") or {}).values()]
-    return [each for each in named if isinstance(each, type)]
-
-
-def _are_known(classes: Iterable[type]) -> bool:
-    return all(each.__module__.startswith(("rlcore.", "stable_", "sb3_", "torch.")) for each in classes)
+def _are_known(settings: Mapping[str, Any], *more: object) -> bool:
+    """Return whether the classes of a model are torch's, Stable-Baselines3's and ours alone."""
+    options = settings.get("policy_kwargs") or {}
+    named = [settings.get("policy_class"), settings.get("policy"), *options.values(), *more]
+    modules = [each.__module__ for each in named if isinstance(each, type)]
+    return all(each.startswith(("rlcore.", "stable_baselines3.", "sb3_contrib.", "torch.")) for each in modules)
 
 
 def require_network(
@@ -91,7 +88,7 @@ def require_network(
         with torch.device("meta"), _Staying(), unusable("the network of policy_kwargs, n_quantiles and num_atoms"):
             expected: dict[str, Tensor] = build().state_dict()
     except StateError:
-        if _are_known(_classes_of(settings)):
+        if _are_known(settings):
             raise
         return  # a class of the user's own that needs real tensors: the weights are compared once it is built
     fit(weights, expected, "policy", rules or {})

@@ -112,15 +112,15 @@ class TrainingState:
         *,
         exact_match: bool = True,
         expected: Collection[Scope] = LEARNT,
-        keeps: bool = True,
+        undoes: bool = True,
     ) -> None:
-        """Restore every given state, or none of them; those of RUN parts become pending.
+        """Restore every given state, or with ``undoes`` none of them; those of RUN parts become pending.
 
         With ``exact_match`` a required part must be given, and a part that is left out starts fresh, with one warning.
         Without it, what is left out stays as it is, and a state that the model has no use for is passed over.
 
         :param expected: the scopes that may be given, and whose parts count as left out where they are not
-        :param keeps: False for a new model, which has to be thrown away after an error
+        :param undoes: False for a new model, which has to be thrown away after an error
         :raises StateError: for an unknown key, a required part left out, a state that does not fit
         :raises ResumeWarning: where a filter makes an error of the warning; nothing is changed
         """
@@ -132,7 +132,7 @@ class TrainingState:
             raise StateError(f"missing are {missing}, and unknown here {unknown}; known are {sorted(known)}")
         absent = [p for p in self.parts.values() if exact_match and p.scope in expected and p.key not in given]
         fresh = [p for p in absent if (p.key not in states if p.scope is Scope.RUN else p.capture() is not None)]
-        before = self.capture(*LEARNT, Scope.PROGRESS) if keeps else {}
+        before = self.capture(*LEARNT, Scope.PROGRESS) if undoes else {}
         pending = dict(self.pending)
         try:
             for key, state in given.items():

@@ -24,7 +24,6 @@ from rlcore.types import StateDict
 
 LARGEST_COUNT = 2**53
 """Largest counter of a saved state: a float holds every count up to it exactly."""
-LARGEST_FLOAT = sys.float_info.max
 REMEDY = "it is damaged, or of another version or object. Nothing was changed."
 
 
@@ -62,7 +61,7 @@ class Rule:
             return False
         if number != number:
             return (self.least, self.most) == (-math.inf, math.inf)
-        return self.least <= number <= self.most and not LARGEST_FLOAT < abs(number) < math.inf
+        return self.least <= number <= self.most and not sys.float_info.max < abs(number) < math.inf
 
     def __str__(self) -> str:
         if self.most == math.inf:
@@ -171,9 +170,9 @@ def _fit_tensor(saved: object, like: Tensor, where: str, rule: Rule) -> Tensor:
         shape = f"(any, {str(tuple(like.shape[1:]))[1:]}" if first else str(tuple(like.shape))
         raise misfit(where, f"a tensor of {like.dtype} with shape {shape}", saved)
     fitted = saved.to(like.dtype)
-    below = rule.least != -math.inf and bool((fitted < rule.least).any())
-    above = rule.most != math.inf and bool((fitted > rule.most).any())
-    is_good = _is_finite(fitted)
+    smallest, largest = _extremes(fitted)
+    below, above = smallest < rule.least, largest > rule.most
+    is_good = math.isfinite(smallest) and math.isfinite(largest)
     if not first and not is_good:  # masks may be infinite where the template is; one on meta has no numbers
         expected = ~fitted.isnan() if like.is_meta else fitted == like.to(fitted.device)
         is_good = bool((fitted.isfinite() | expected).all())
@@ -184,11 +183,9 @@ def _fit_tensor(saved: object, like: Tensor, where: str, rule: Rule) -> Tensor:
     return fitted
 
 
-def _is_finite(tensor: Tensor) -> bool:
-    """Say whether all numbers are finite, without memory for as many answers."""
-    if not tensor.is_floating_point() or tensor.numel() == 0:
-        return bool(tensor.isfinite().all())
-    return all(math.isfinite(extreme) for extreme in tensor.aminmax())
+def _extremes(tensor: Tensor) -> tuple[float, float]:
+    """Return the smallest and the largest number, without memory for each; NaN if one is NaN, (0, 0) if empty."""
+    return tuple(each.item() for each in tensor.aminmax()) if tensor.numel() else (0, 0)  # type: ignore[return-value]
 
 
 def _fit_whole(saved: object, like: object, where: str, rule: Rule) -> Any:
@@ -235,9 +232,6 @@ _SIZES = {
 }
 _UNIT = Rule(0.0, 1.0)
 _MOMENTS = {**_COUNTERS, **dict.fromkeys(_SIZES, NOT_NEGATIVE), **dict.fromkeys(("mu", "mu_product"), _UNIT)}
-_SCALARS = {"direction_rms"}
-
-
 _OPTIONS = {"maximize": Rule(0, 0), **dict.fromkeys(("momentum", "dampening", "alpha"), _UNIT)}
 
 
@@ -322,7 +316,8 @@ def _require_variance(entry: Mapping[str, Any], where: str) -> None:
 
 def _like(name: str, parameter: Tensor) -> object:
     """Return the form of a moment that the optimizer would not make under its present options."""
-    return 0 if name in _COUNTERS else torch.zeros(() if name in _SCALARS else parameter.shape, dtype=parameter.dtype)
+    shape = () if name == "direction_rms" else parameter.shape
+    return 0 if name in _COUNTERS else torch.zeros(shape, dtype=parameter.dtype)
 
 
 def missing_moments(

@@ -76,7 +76,7 @@ def empty_lists(mebibytes: int) -> Callable[[Path, Path], None]:
 
 
 def large_layers(_: Path, path: Path) -> None:
-    """Fitting weights, which are refused for what comes last; to make them orthogonal would take seconds."""
+    """Fitting weights, which are refused for what comes last; to make them orthogonal would take memory and time."""
     network = {"net_arch": {"pi": [LARGE, LARGE], "vf": [2]}, "ortho_init": False}
     make_model(policy_kwargs=network).save(path)
     changed(wrong_at_its_end, path, path)

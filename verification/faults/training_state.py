@@ -106,7 +106,7 @@ def lost_without_a_word(self: Any, parts: Iterable[StatePart]) -> None:  # noqa:
 @fault(
     "fnd-56-told-when-all-is-changed",
     target="rlcore.state.training:TrainingState.restore",
-    pins="4b7862c532a1c750",
+    pins="a78fc5efc25d9de5",
 )
 def told_when_all_is_changed(
     self: Any,
@@ -114,12 +114,12 @@ def told_when_all_is_changed(
     *,
     exact_match: bool = True,
     expected: Collection[Scope] = LEARNT,
-    keeps: bool = True,
+    undoes: bool = True,
 ) -> None:
     """Warn about missing parts after the restore, where an error no longer undoes it."""
     kept = {part.key: part.capture() for part in self.parts.values() if part.scope in LEARNT and not part.required}
     given = {**kept, **{key: state for key, state in states.items() if state is not None}}
-    how = {"exact_match": exact_match, "expected": expected, "keeps": keeps}
+    how = {"exact_match": exact_match, "expected": expected, "undoes": undoes}
     healthy("fnd-56-told-when-all-is-changed")(self, given, **how)
     if exact_match:
         lost = [key for key, state in kept.items() if state is not None and states.get(key) is None]

@@ -196,6 +196,26 @@ def test_memory_that_moves_between_steps_is_followed(optimizer_class: Any, moved
 
 
 @BOTH
+@pytest.mark.parametrize("change", [lambda tensor: tensor.T, lambda tensor: tensor[:2]], ids=["turned", "cut"])
+def test_tensors_that_change_in_place_are_followed(optimizer_class: Any, change: Callable[[Tensor], Tensor]) -> None:
+    ends = []
+    for is_copied in (False, True):
+        parameter = nn.Parameter(torch.linspace(-1, 1, 16).reshape(4, 4))
+        optimizer = optimizer_class([parameter], lr=0.1, seed=0)
+        parameter.grad = torch.linspace(-2, 1, 16).reshape(4, 4)
+        optimizer.step()
+        parameter.grad = None
+        averages = [each for each in optimizer.state[parameter].values() if isinstance(each, Tensor)]
+        for tensor in (parameter, *averages):
+            changed = change(tensor.data)
+            tensor.data = changed.clone(memory_format=torch.contiguous_format) if is_copied else changed
+        parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+        ends.append(parameter.detach().clone())
+    torch.testing.assert_close(*ends, rtol=1e-6, atol=1e-6)
+
+
+@BOTH
 def test_no_gradient_is_held_after_a_step(optimizer_class: Any) -> None:
     optimizer = make(optimizer_class)
     take_steps(optimizer, 0, 1)
