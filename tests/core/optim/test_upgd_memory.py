@@ -196,8 +196,8 @@ def test_memory_that_moves_between_steps_is_followed(optimizer_class: Any, moved
 
 
 @BOTH
-@pytest.mark.parametrize("change", [lambda tensor: tensor.T, lambda tensor: tensor[:2]], ids=["turned", "cut"])
-def test_tensors_that_change_in_place_are_followed(optimizer_class: Any, change: Callable[[Tensor], Tensor]) -> None:
+@pytest.mark.parametrize("change", ["averages turned", "all cut"])
+def test_tensors_that_change_in_place_are_followed(optimizer_class: Any, change: str) -> None:
     ends = []
     for is_copied in (False, True):
         parameter = nn.Parameter(torch.linspace(-1, 1, 16).reshape(4, 4))
@@ -206,8 +206,8 @@ def test_tensors_that_change_in_place_are_followed(optimizer_class: Any, change:
         optimizer.step()
         parameter.grad = None
         averages = [each for each in optimizer.state[parameter].values() if isinstance(each, Tensor)]
-        for tensor in (parameter, *averages):
-            changed = change(tensor.data)
+        for tensor in averages if change == "averages turned" else [parameter, *averages]:
+            changed = tensor.data.T if change == "averages turned" else tensor.data[:2]
             tensor.data = changed.clone(memory_format=torch.contiguous_format) if is_copied else changed
         parameter.grad = torch.ones_like(parameter)
         optimizer.step()
