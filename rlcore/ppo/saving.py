@@ -20,7 +20,7 @@ from rlcore.ppo import construction, state_parts
 from rlcore.ppo.construction import ConfiguredPPO, check_device
 from rlcore.ppo.policy import DistributionalRecurrentPolicy
 from rlcore.ppo.settings import SCALER, SHOWN, PPOSettings, find_optimizer, part_of, resolve_settings
-from rlcore.state.network import undrawn
+from rlcore.state.network import quickly_drawn
 from rlcore.state.training import LEARNT, Scope, generators_untouched
 from rlcore.state.tree import fit_optimizer, missing_moments
 from rlcore.types import StateDict
@@ -174,7 +174,7 @@ class SavablePPO(ConfiguredPPO):
             construction.require_spaces(self.observation_space, self.action_space, self.policy_class)
             self._setup_lr_schedule()
             state_parts.require_network_of(self, state.get("policy"))  # before it takes memory
-            with undrawn(type(self), {"policy_class": self.policy_class, "policy_kwargs": self.policy_kwargs}):
+            with quickly_drawn(type(self), {"policy_class": self.policy_class, "policy_kwargs": self.policy_kwargs}):
                 self._setup_model()
         if not self.variance_gradient_scaling and state.pop("vgs_state", None) is not None:
             warn_caller("vgs_state: the gradient statistics are dropped, as nothing is scaled by them", ResumeWarning)

@@ -47,7 +47,7 @@ from rlcore.ppo.state_parts import resume_run
 from rlcore.resume.parts import buffer_bytes, extra_names, training_state
 from rlcore.resume.settings import LACKING, NOISES, decode_settings, encode_setting, setting, setting_names
 from rlcore.resume.unsaved import acting, differences
-from rlcore.state.network import require_network, undrawn
+from rlcore.state.network import quickly_drawn, require_network
 from rlcore.state.progress import FORM, WINDOWS
 from rlcore.state.training import Scope, apply_generators, capture_generators, generators_untouched, snapshot
 from rlcore.state.tree import REMEDY, Rule, fit
@@ -221,7 +221,7 @@ def _load_stock(
             if isinstance(learnt, dict):  # else it is named below
                 weights = learnt["state_dicts"]["policy"]
                 require_network(settings, weights, lambda: _built(found, settings, vec_env, "cpu").policy)
-            with undrawn(found, settings):
+            with quickly_drawn(found, settings):
                 model = _built(found, settings, vec_env, device or fields["device"])
             model.seed = fields["seed"]
             training = training_state(model)

@@ -1,4 +1,4 @@
-"""Builds the network of a file: without memory, to compare it with saved weights, then without drawing weights."""
+"""Builds the network of a file: without memory, to compare it with saved weights, then without what takes long."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class _Staying(TorchFunctionMode):
         return args[0] if func is Tensor.to else func(*args, **(kwargs or {}))
 
 
-class _Undrawn(TorchFunctionMode):
+class _NotOrthogonal(TorchFunctionMode):
     """Leaves weights as they were drawn where they would be made orthogonal, which takes seconds for large ones."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return (args[0], args[0]) if func is torch.linalg.qr else func(*args, **(kwargs or {}))
 
 
-def undrawn(algorithm: type, settings: Mapping[str, Any]) -> AbstractContextManager[object]:
-    """Return a context for building a model whose weights a file replaces.
+def quickly_drawn(algorithm: type, settings: Mapping[str, Any]) -> AbstractContextManager[object]:
+    """Return a context for building a model whose weights a file replaces, so that they need not be orthogonal.
 
     A class of the user's may keep what no file has, so with one of them everything is built as usual.
     """
-    return _Undrawn() if _are_known(settings, algorithm) else nullcontext()
+    return _NotOrthogonal() if _are_known(settings, algorithm) else nullcontext()
 
 
 def _are_known(settings: Mapping[str, Any], *more: object) -> bool:

@@ -16,12 +16,15 @@ from rlcore.errors import NonFiniteGradientError, SettingError, StateError
 from rlcore.optim.upgd import UPGD, AdaptiveUPGD
 from tests.core.optim.upgd_steps import (
     BOTH,
+    EVERY_PATH,
     SETTINGS,
     assert_same,
     every_parameter,
+    make,
     make_parameters,
     parameters_of,
     snapshot,
+    states_of,
     take_steps,
 )  # fmt: skip
 
@@ -295,3 +298,19 @@ class TestState:
         with pytest.raises(error, match=message):
             optimizer.load_state_dict(saved)
         assert_same(snapshot(optimizer), before)
+
+
+@BOTH
+@EVERY_PATH
+def test_a_gradient_beyond_the_limit_is_limited_where_it_is_read_and_stays_as_it_was(
+    optimizer_class: Any, path: str
+) -> None:
+    optimizer = make(optimizer_class, path, lr=1e-30, sigma=0.0)
+    parameter = every_parameter(optimizer)[1]
+    parameter.grad = torch.full_like(parameter, 3e38)
+    optimizer.step()
+    assert float(parameter.grad.amin()) > 2e38
+    state = states_of(optimizer)[1]
+    assert all(bool(each.isfinite().all()) for each in state.values())
+    if optimizer_class is AdaptiveUPGD:
+        assert float(state["first_moment"].amax()) == pytest.approx(0.1 * 8.5e37, rel=0.01)

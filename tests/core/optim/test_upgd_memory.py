@@ -235,22 +235,6 @@ def test_noise_is_that_of_the_index_that_a_parameter_has_now() -> None:
     torch.testing.assert_close(parameter.detach(), -0.5 * torch.from_numpy(noise_of(3, 1, 2, 3)).float())
 
 
-@BOTH
-@EVERY_PATH
-def test_a_gradient_beyond_the_limit_is_limited_where_it_is_read_and_stays_as_it_was(
-    optimizer_class: Any, path: str
-) -> None:
-    optimizer = make(optimizer_class, path, lr=1e-30, sigma=0.0)
-    parameter = every_parameter(optimizer)[1]
-    parameter.grad = torch.full_like(parameter, 3e38)
-    optimizer.step()
-    assert float(parameter.grad.amin()) > 2e38
-    state = states_of(optimizer)[1]
-    assert all(bool(each.isfinite().all()) for each in state.values())
-    if optimizer_class is AdaptiveUPGD:
-        assert float(state["first_moment"].amax()) == pytest.approx(0.1 * 8.5e37, rel=0.01)
-
-
 @pytest.mark.parametrize(
     ("optimizer_class", "settings"), [(UPGD, {"lr": 1e22}), (AdaptiveUPGD, {"lr": 1e-10, "eps": 1e-32})]
 )

@@ -153,7 +153,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "the device meta": ("ppo", lambda c: c.update(device="meta"), "device is 'meta'"),
     "a number that is NaN": ("ppo", lambda c: c["settings"].update(ent_coef=np.nan), "ent_coef must be a number"),
     "a text that is NaN": ("sac", lambda c: c["settings"].update(target_entropy="nan"), "target_entropy must be a num"),
-    "a text that is no number": ("sac", lambda c: c["settings"].update(ent_coef="auto_x"), "ent_coef must be a number"),
+    "a text without a number": ("sac", lambda c: c["settings"].update(ent_coef="auto_x"), "ent_coef must be a number"),
     "gamma of a buffer": (
         "sac",
         lambda c: c["settings"].update(replay_buffer_kwargs={"gamma": np.nan}),
