@@ -1,143 +1,43 @@
-"""The command ``python -m rlcore.pbt``: trains a population and shows how it is doing, or shows one that is training.
+"""The command ``python -m rlcore.pbt FOLDER``: shows a population, also one that is training.
 
-Exit codes: 0 trained to the end, or shown; 2 something cannot be used, read or written; 130 interrupted.
+Exit codes: 0 shown; 2 it cannot be read.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-import warnings
-from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Final
 
-import gymnasium as gym
+import typer
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
-from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-from rlcore.envs.resumable import ResumableEnv
 from rlcore.errors import CheckpointError, RLCoreError
-from rlcore.pbt.hyperparams import HyperparamValue, PBTConfig
-from rlcore.pbt.population import Population, PopulationResult, ancestors, read_lineage, read_state
+from rlcore.pbt.hyperparams import HyperparamValue
+from rlcore.pbt.population import ancestors, read_lineage, read_state
 from rlcore.pbt.scheduler import PopulationMember, rank
-from rlcore.pbt.turns import MakeModel
-from rlcore.pbt.workers import Executor, InlineExecutor, ProcessExecutor
-from rlcore.ppo.algorithm import DistributionalPPO
 
 FAILED: Final = 2
-INTERRUPTED: Final = 130
-EXPLORED: Final = ("learning_rate=1e-5:1e-2:log", "ent_coef=1e-5:1e-2:log", "clip_range=0.1:0.4")
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-def options_of(arguments: Sequence[str] | None) -> Namespace:
-    """Parse the command line; exit with code 2 if it cannot be used."""
-    parser = ArgumentParser("python -m rlcore.pbt", description=__doc__, formatter_class=ArgumentDefaultsHelpFormatter)
-    add = parser.add_argument
-    add("--env", help="id of a Gymnasium environment")
-    add("--folder", help="where all is kept; a population that is there goes on")
-    add("--population", type=int, default=4, help="number of members")
-    add("--updates", type=int, default=20, help="updates of each member, in all")
-    add("--interval", type=int, default=5, help="updates between exploits, longer than the warm-up (100 steps)")
-    words = f"explore this range; may be repeated; without it, {', '.join(EXPLORED)}"
-    add("--hyperparam", action="append", type=parsed_range, metavar="NAME=LOW:HIGH[:log]", help=words)
-    add("--n-envs", type=int, default=4, help="environments of each member")
-    add("--normalize", action="store_true", help="put the environments behind VecNormalize")
-    add("--seed", type=int, help="seed of everything; without it the folder's, or a new one")
-    add("--executor", choices=["inline", "processes"], default="inline", help="train in this process, or in workers")
-    add("--jobs", type=int, help="worker processes, each on one thread; without it one a core")
-    add("--watch", metavar="DIR", help="train nothing: show the population in DIR while it trains, until Ctrl-C")
-    add("--once", action="store_true", help="with --watch: show it once and end")
-    options = parser.parse_args(arguments)
-    if options.watch is None and None in (options.env, options.folder):
-        parser.error("give --env and --folder, or --watch")
-    return options
-
-
-def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command, report an error or a warning in one line, and return the exit code."""
-    errors, options = Console(stderr=True, soft_wrap=True, markup=False, highlight=False), options_of(arguments)
+@app.command()
+def show(
+    folder: Annotated[Path, typer.Argument(help="The folder of a population.")],
+    once: Annotated[bool, typer.Option("--once", help="Show it once and end.")] = False,
+) -> None:
+    """Show the members of the population in FOLDER from best to worst, every second until Ctrl-C."""
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: errors.print(f"warning: {message}")
-            if options.watch is not None:
-                watch(Path(options.watch), once=options.once)
-            else:
-                train(options)
-    except (RLCoreError, gym.error.Error, OSError, ImportError) as error:
-        errors.print(f"error: {' '.join(str(error).split())}")
-        return FAILED
-    except KeyboardInterrupt:
-        errors.print("interrupted: every finished turn is kept; the same command goes on")
-        return INTERRUPTED
-    return 0
-
-
-def train(options: Namespace) -> None:
-    """Train what the options describe, and print it."""
-    config = PBTConfig(
-        population_size=options.population,
-        perturbation_interval=options.interval,
-        hyperparams=options.hyperparam or [parsed_range(text) for text in EXPLORED],
-    )
-    make_model = model_maker(options.env, options.n_envs, normalize=options.normalize)
-    executor = make_executor(options.executor, options.jobs)
-    population = Population(make_model, config, folder=options.folder, seed=options.seed, executor=executor)
-    result = train_shown(population, options.updates)
-    watch(population.folder, once=True)
-    Console(soft_wrap=True).print(f"best model: {result.model_file}")
-
-
-def make_executor(kind: str, jobs: int | None) -> Executor:
-    """Make the executor of a kind; ``jobs`` is for processes."""
-    if kind == "inline":
-        return InlineExecutor()
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return ProcessExecutor(cores if jobs is None else jobs)
-
-
-def parsed_range(text: str) -> dict[str, Any]:
-    """Read ``NAME=LOW:HIGH`` or ``NAME=LOW:HIGH:log``; two whole numbers make a range of whole numbers."""
-    name, _, ends = text.removesuffix(":log").partition("=")
-    try:
-        low, high = (int(end) if end.strip("+-").isdigit() else float(end) for end in ends.split(":"))
-    except ValueError as error:
-        raise ArgumentTypeError(f"{text!r} is no range; write NAME=LOW:HIGH, or NAME=LOW:HIGH:log") from error
-    return {"name": name, "min_value": low, "max_value": high, "is_log_scale": text.endswith(":log")}
-
-
-def model_maker(env_id: str, n_envs: int, *, normalize: bool) -> MakeModel:
-    """Return a function that builds a member with restorable environments and the defaults of all settings."""
-
-    def make(_: Mapping[str, Any], seed: int) -> DistributionalPPO:  # the population applies the hyperparameters
-        envs: VecEnv = make_vec_env(env_id, n_envs=n_envs, seed=seed, wrapper_class=ResumableEnv)
-        return DistributionalPPO("MlpLstmPolicy", VecNormalize(envs) if normalize else envs, seed=seed, device="cpu")
-
-    return make
-
-
-def train_shown(population: Population, updates: int) -> PopulationResult:
-    """Train with one bar a member, which shows its score and how often it has copied another."""
-
-    def fields(member: PopulationMember) -> dict[str, Any]:
-        return {"completed": member.step, "performance": shown(member.performance), "exploits": member.exploits}
-
-    figures = TextColumn("return {task.fields[performance]}, exploits {task.fields[exploits]}")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), figures)
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        tasks = [
-            progress.add_task(f"member {member.member_id}", total=updates, **fields(member))
-            for member in population.scheduler.population
-        ]
-        return population.train(updates, lambda member: progress.update(tasks[member.member_id], **fields(member)))
+        watch(folder, once=once)
+    except (RLCoreError, OSError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(FAILED) from error
 
 
 def watch(
@@ -191,4 +91,4 @@ def shown(value: HyperparamValue) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(run())
+    app()

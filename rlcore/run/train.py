@@ -7,21 +7,27 @@ saved.
 from __future__ import annotations
 
 import math
+import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from rlcore.checkpoint.formats import with_ending
 from rlcore.errors import CheckpointError, RLCoreError
-from rlcore.pbt.__main__ import FAILED, INTERRUPTED, make_executor, train_shown, watch
+from rlcore.pbt.__main__ import FAILED, shown, watch
 from rlcore.pbt.hyperparams import PBTConfig
-from rlcore.pbt.population import Population
-from rlcore.pbt.workers import Executor
+from rlcore.pbt.population import Population, PopulationResult
+from rlcore.pbt.scheduler import PopulationMember
+from rlcore.pbt.workers import Executor, InlineExecutor, ProcessExecutor
 from rlcore.ppo.saving import continued
 from rlcore.run.config_file import TrainingConfig, build_model, load_config
+
+INTERRUPTED: Final = 130
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -46,7 +52,7 @@ def train(
     """Train what CONFIG describes, and save it with everything that going on needs."""
     try:
         run = load_config(config)
-        where = make_executor(executor, jobs)
+        where = _executor(executor, jobs)
         if run.pbt is not None:
             message, interrupted = train_population(run, run.pbt, output or "population", device, where)
         else:
@@ -89,12 +95,36 @@ def train_population(
     )
     rollout = config.algorithm.n_steps * config.environment.n_envs
     try:
-        result = train_shown(population, math.ceil(config.total_timesteps / rollout))
+        result = _train_shown(population, math.ceil(config.total_timesteps / rollout))
     except KeyboardInterrupt:
         return f"interrupted: every finished turn is kept in {folder}; the same command goes on", True
     watch(population.folder, once=True)
     steps = min(status.step for status in result.table) * rollout
     return f"trained {len(result.table)} members for {steps} steps; best model: {result.model_file}", False
+
+
+def _train_shown(population: Population, updates: int) -> PopulationResult:
+    """Train with one bar a member, which shows its score and how often it has copied another."""
+
+    def fields(member: PopulationMember) -> dict[str, Any]:
+        return {"completed": member.step, "performance": shown(member.performance), "exploits": member.exploits}
+
+    figures = TextColumn("return {task.fields[performance]}, exploits {task.fields[exploits]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), figures)
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        tasks = [
+            progress.add_task(f"member {member.member_id}", total=updates, **fields(member))
+            for member in population.scheduler.population
+        ]
+        return population.train(updates, lambda member: progress.update(tasks[member.member_id], **fields(member)))
+
+
+def _executor(kind: str, jobs: int | None) -> Executor:
+    """Make the executor of a kind; ``jobs`` is for processes."""
+    if kind == "inline":
+        return InlineExecutor()
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return ProcessExecutor(cores if jobs is None else jobs)
 
 
 def _usable(output: Path, *, resume: bool) -> Path:

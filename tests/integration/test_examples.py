@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import signal
@@ -159,28 +160,73 @@ def ctrl_c_is_heard() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("ctrl_c_is_heard")
-def test_ctrl_c_saves_what_was_trained_and_resume_ends_with_the_same_bits(
-    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps = 0
-    step = CartPoleEnv.step
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Ctrl-C comes in the 60th step of all environments; to undo it is to let the run go on."""
+    steps, step = itertools.count(1), CartPoleEnv.step
 
-    def interrupt_in_the_second_rollout(env: CartPoleEnv, action: Any) -> Any:
-        nonlocal steps
-        steps += 1
-        if steps == 40:
+    def interrupting(env: CartPoleEnv, action: Any) -> Any:
+        if next(steps) == 60:
             signal.raise_signal(signal.SIGINT)
         return step(env, action)  # type: ignore[no-untyped-call]
 
-    monkeypatch.setattr(CartPoleEnv, "step", interrupt_in_the_second_rollout)
+    monkeypatch.setattr(CartPoleEnv, "step", interrupting)
+    return monkeypatch
+
+
+@pytest.mark.usefixtures("ctrl_c_is_heard")
+def test_ctrl_c_saves_what_was_trained_and_resume_ends_with_the_same_bits(
+    small: Path, tmp_path: Path, interrupted: pytest.MonkeyPatch
+) -> None:
     done = run(small, "--output", tmp_path / "model.zip", "--device", "cpu")
     assert done.exit_code == 130
     assert done.stdout.startswith("interrupted after ")
-    monkeypatch.undo()
+    interrupted.undo()
     again = run(small, "--output", tmp_path / "model.zip", "--device", "cpu", "--resume")
     assert (again.exit_code, again.stdout) == (0, f"trained 64 steps; saved {tmp_path / 'model.zip'}\n")
     assert_trained(tmp_path / "model.zip", small)
+
+
+def bars(shown: str) -> list[tuple[str, str, str, str]]:
+    """Of each member its name, the updates of all that it has made, its score and its exploits."""
+    return re.findall(r"^(member \d) .* (\d+/\d+) return (\S+), exploits (\d+)", shown, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("ctrl_c_is_heard")
+def test_ctrl_c_keeps_the_finished_turns_of_a_population_and_the_same_command_goes_on(
+    small: Path, tmp_path: Path, interrupted: pytest.MonkeyPatch
+) -> None:
+    text = SMALL_POPULATION.replace("n_steps: 16, batch_size: 32", "n_steps: 24, batch_size: 48")
+    small.write_text(text.replace("timesteps: 64", "timesteps: 48").replace("_interval: 1", "_interval: 11"))
+    folder = tmp_path / "population"
+    command = [small, "--output", folder, "--device", "cpu"]
+    stopped = run(*command)
+    assert (stopped.exit_code, stopped.stdout.partition(":")[0]) == (130, "interrupted")
+    assert [bar[:2] for bar in bars(stopped.stderr)] == [("member 0", "1/1"), ("member 1", "0/1")]
+    assert [path.name for path in (folder / "members").iterdir()] == ["member_0_step_1.zip"]
+    interrupted.undo()
+    done = run(*command)
+    assert done.exit_code == 0
+    assert f"best model: {folder}" in done.stdout
+    assert "members copy after every 11 updates" in done.stdout
+    finished = bars(done.stderr)
+    assert [bar[:2] for bar in finished] == [("member 0", "1/1"), ("member 1", "1/1")]
+    assert finished[0] == bars(stopped.stderr)[0]
+    assert all(float(score) > 1.0 and exploits == "0" for _, _, score, exploits in finished)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], ["--jobs", "2"]])
+def test_a_population_trains_in_processes_as_in_one(options: list[str], small: Path, tmp_path: Path) -> None:
+    small.write_text(SMALL_POPULATION)
+    inline, spread = (
+        (run(small, "--output", tmp_path / name, "--device", "cpu", *more), tmp_path / name / "lineage.jsonl")
+        for name, more in (("inline", []), ("spread", ["--executor", "processes", *options]))
+    )
+    assert spread[0].exit_code == 0, spread[0].stderr
+    assert spread[0].stdout.replace("spread", "inline") == inline[0].stdout
+    assert spread[1].read_bytes() == inline[1].read_bytes()
+    assert inline[1].read_bytes().count(b"exploit") >= 1
 
 
 @pytest.fixture(scope="module")

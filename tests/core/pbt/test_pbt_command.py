@@ -1,4 +1,4 @@
-"""``python -m rlcore.pbt``: what it shows, how it fails, how it is interrupted and goes on, and what it watches."""
+"""``python -m rlcore.pbt``: what it shows of a population, once or while it changes, and how it fails."""
 
 from __future__ import annotations
 
@@ -6,119 +6,17 @@ import io
 import re
 import shutil
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import gymnasium as gym
 import pytest
-from gymnasium.envs.registration import EnvSpec
 from rich.console import Console
+from typer.testing import CliRunner
 
 from rlcore import LineageEvent, Population, ancestors, read_lineage
 from rlcore.checkpoint.container import locked
-from rlcore.pbt.__main__ import model_maker, parsed_range, run, watch
+from rlcore.pbt.__main__ import app, watch
 from rlcore.pbt.population import LINEAGE_FILE, STATE_FILE, append_lineage
-from tests.support.environments import Custom
 from tests.support.population_run import build
-
-INTERRUPTING = "Interrupting-v0"
-
-
-class Interrupting(Custom):
-    """Presses Ctrl-C at one step, counted over all environments."""
-
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"]}
-    left: ClassVar[int] = 0
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        Interrupting.left -= 1
-        if Interrupting.left == 0:
-            raise KeyboardInterrupt
-        return super().step(action)
-
-
-def bars(shown: str) -> list[tuple[str, str, str, str]]:
-    """Of each member its name, the updates of all that it has made, its score and its exploits."""
-    return re.findall(r"^(member \d) .* (\d+/\d+) return (\S+), exploits (\d+)", shown, re.MULTILINE)
-
-
-def test_an_interrupted_command_says_how_to_go_on_and_does(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = EnvSpec(INTERRUPTING, entry_point=Interrupting, disable_env_checker=True)
-    monkeypatch.setitem(gym.registry, INTERRUPTING, spec)
-    folder = tmp_path / "population"
-    given = ["--env", INTERRUPTING, "--population", "2", "--updates", "1", "--n-envs", "1", "--interval", "11"]
-    command = [*given, "--seed", "3", "--folder", str(folder), "--hyperparam", "learning_rate=1e-4:1e-3:log"]
-    command += ["--hyperparam", "sigma=1e-4:1e-3"]
-    Interrupting.left = 200
-    assert run(command) == 130
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "interrupted: every finished turn is kept" in said.err
-    interrupted = bars(said.err)
-    assert [bar[:2] for bar in interrupted] == [("member 0", "1/1"), ("member 1", "0/1")]
-    assert [path.name for path in (folder / "members").iterdir()] == ["member_0_step_1.zip"]
-    assert run(command) == 0
-    shown = capsys.readouterr()
-    assert "learning_rate" in shown.out
-    assert f"best model: {folder}" in shown.out
-    assert "members copy after every 11 updates" in shown.out
-    finished = bars(shown.err)
-    assert [bar[:2] for bar in finished] == [("member 0", "1/1"), ("member 1", "1/1")]
-    assert finished[0] == interrupted[0]
-    assert all(float(score) > 1.0 and exploits == "0" for _, _, score, exploits in finished)
-    events = read_lineage(folder / "lineage.jsonl")
-    assert [(event.event, set(event.hyperparams)) for event in events] == [("start", {"learning_rate", "sigma"})] * 2
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"--env": "CartPole-v9"}, "CartPole"),
-        ({"--population": "1"}, "population_size"),
-        ({"--hyperparam": "lerning_rate=0.1:0.2"}, "did you mean 'learning_rate'"),
-        ({"--env": "nowhere:X-v0"}, "nowhere"),
-        ({"--folder": "/dev/null/x"}, "Not a directory"),
-    ],
-)
-def test_what_cannot_be_used_is_said_in_one_line(
-    changes: dict[str, str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = {"--env": "CartPole-v1", "--folder": str(tmp_path / "new"), "--population": "2", **changes}
-    assert run([part for option in options.items() for part in option]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    (line,) = [line for line in said.err.splitlines() if not line.startswith("member ")]
-    assert line.startswith("error: ")
-    assert message in line
-    assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [(["--folder", "f"], "give --env and --folder, or --watch"), (["--hyperparam", "gamma=0.9"], "is no range")],
-)
-def test_options_that_cannot_be_read_say_so(given: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        run(given)
-    assert words in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("text", "low", "high", "log"),
-    [("gamma=0.9:0.99", 0.9, 0.99, False), ("lr=1e-5:1e-2:log", 1e-5, 1e-2, True), ("n_epochs=1:9", 1, 9, False)],
-)
-def test_a_range_is_read_as_it_is_written(text: str, low: float, high: float, log: bool) -> None:
-    parsed = parsed_range(text)
-    name = text.partition("=")[0]
-    assert parsed == {"name": name, "min_value": low, "max_value": high, "is_log_scale": log}
-    assert type(parsed["min_value"]) is type(low)
-
-
-@pytest.mark.parametrize("normalize", [True, False])
-def test_members_normalize_if_asked_to(normalize: bool) -> None:
-    model = model_maker("CartPole-v1", 1, normalize=normalize)({}, 0)
-    assert (model.get_vec_normalize_env() is not None) == normalize
 
 
 @pytest.fixture(scope="module")
@@ -189,17 +87,14 @@ def test_it_shows_again_what_has_changed_and_ends_with_ctrl_c(is_damaged: bool, 
     assert "the smallest is best" in shown
 
 
-def test_the_command_shows_it_once_without_a_terminal_or_says_why_not(
-    trained: Population, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_shows_it_once_without_a_terminal_or_says_why_not(trained: Population, tmp_path: Path) -> None:
     for arguments in (["--once"], []):
-        assert run(["--watch", str(trained.folder), *arguments]) == 0
-        shown, said = capsys.readouterr()
-        assert (said, list(rows_of(shown))) == ("", [each.member_id for each in trained.scheduler.ranked()])
+        shown = CliRunner().invoke(app, [str(trained.folder), *arguments])
+        assert (shown.exit_code, shown.stderr) == (0, "")
+        assert list(rows_of(shown.stdout)) == [each.member_id for each in trained.scheduler.ranked()]
     for words in ("holds no population", "is damaged"):
-        assert run(["--watch", str(tmp_path), "--once"]) == 2
-        shown, said = capsys.readouterr()
-        assert (shown, said.count("\n")) == ("", 1)
-        assert said.startswith(f"error: {tmp_path}")
-        assert words in said
+        refused = CliRunner().invoke(app, [str(tmp_path), "--once"])
+        assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+        assert refused.stderr.startswith(f"error: {tmp_path}")
+        assert words in refused.stderr
         (tmp_path / STATE_FILE).write_bytes(b"half")

@@ -19,7 +19,6 @@ import torch
 from rlcore import DistributionalPPO, SettingError
 from rlcore.checkpoint.container import locked
 from rlcore.errors import WorkerError
-from rlcore.pbt.__main__ import run
 from rlcore.pbt.population import member_seed
 from rlcore.pbt.turns import mean_episode_return
 from rlcore.pbt.workers import Executor, InlineExecutor, ProcessExecutor
@@ -228,16 +227,3 @@ def test_a_worker_that_imports_a_script_which_trains_says_how_to_write_it(monkey
     monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
     with locked(population.folder / "lock"), pytest.raises(RuntimeError, match=r"if __name__ == '__main__':"):
         population.train(1)
-
-
-@pytest.mark.slow
-def test_the_commands_train_in_processes(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["--env", "CartPole-v1", "--population", "2", "--updates", "2", "--n-envs", "1", "--seed", "3"]
-    command += ["--interval", "1", "--hyperparam", "learning_rate=1e-4:1e-3:log"]
-    assert run([*command, "--folder", "inline"]) == 0
-    expected = capsys.readouterr().out
-    assert run([*command, "--folder", "spread", "--executor", "processes", "--jobs", "2"]) == 0
-    assert capsys.readouterr().out.replace("spread", "inline") == expected
-    lineage = Path("inline", "lineage.jsonl").read_bytes()
-    assert Path("spread", "lineage.jsonl").read_bytes() == lineage
-    assert lineage.count(b"exploit") == 1
