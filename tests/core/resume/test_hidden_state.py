@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import queue
+import random
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -56,6 +58,30 @@ class Slotted:
         self.__n += 1
 
 
+class _Slotted:
+    """Has no dict, and one slot of each spelling."""
+
+    __slots__ = ("__m", "n")
+
+    def __init__(self) -> None:
+        self.__m = self.n = 0
+
+    def __call__(self) -> None:
+        self.__m += 1
+
+
+class OneSlot:
+    """Names its only slot in a text."""
+
+    __slots__ = "count"
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+
 class Listed(list[int]):
     """A list with an attribute."""
 
@@ -75,12 +101,29 @@ def closed() -> Callable[[], None]:
     return count
 
 
+def defaulted() -> Callable[..., None]:
+    def count(one: list[int] = [], *, two: list[int] = []) -> None:  # noqa: B006
+        (two if one else one).append(1)
+
+    return count
+
+
 def attributed() -> Any:
     def count() -> None:
         count.n += 1  # type: ignore[attr-defined]
 
     count.n = 0  # type: ignore[attr-defined]
     return count
+
+
+def renamed(function: Any) -> Any:
+    """Return another function of the same name."""
+
+    def other(*_: Any) -> None:
+        return None
+
+    other.__qualname__ = function.__qualname__
+    return other
 
 
 class Tempered(CategoricalDistribution):
@@ -207,6 +250,26 @@ HIDDEN: dict[str, tuple[Callable[[], Any], str]] = {
     "an attribute of a function": (keeping(attributed), "extractor.kept.n is 1, .* 0"),
     "an attribute of a list": (keeping(Listed), "extractor.kept.n is 1, .* missing"),
     "a private slot": (keeping(Slotted), "extractor.kept._Slotted__n is 1, .* 0"),
+    "a private slot of a private class": (keeping(_Slotted), "extractor.kept._Slotted__m is 1, .* 0"),
+    "a slot that is named in a text": (keeping(OneSlot), "extractor.kept.count is 1, .* 0"),
+    "a default": (keeping(defaulted), r"extractor.kept.defaults\[0\]\[0\] is 1, .* missing"),
+    "a default of a keyword": (
+        keeping(defaulted, lambda kept: kept([1])),
+        r"extractor.kept.kwdefaults\['two'\]\[0\] is 1, .* missing",
+    ),
+    "the code of a function": (
+        keeping(lambda: lambda: 1, lambda kept: setattr(kept, "__code__", (lambda: 2).__code__)),
+        "extractor.kept is a function .*<lambda>, .* another",
+    ),
+    "a method of another function": (
+        keeping(lambda: [Counter().next], lambda kept: kept.append(MethodType(renamed(Counter.next), kept.pop()))),
+        "extractor.kept.0. is a method Counter.next, .* another",
+    ),
+    "random numbers of Python": (
+        keeping(lambda: random.Random(0), lambda kept: kept.random()),
+        r"kept.state is '\(3, ",
+    ),
+    "a bit generator": (keeping(lambda: np.random.PCG64(0), lambda kept: kept.random_raw()), "kept.state is \"{'bit_g"),
     "a generator": (keeping(lambda: (n for n in range(9)), next), "extractor.kept is a generator, which shows nothing"),
     "an iterator": (keeping(lambda: itertools.cycle([1, 2]), next), "extractor.kept is a cycle, which shows nothing"),
     "a queue": (keeping(queue.SimpleQueue, lambda kept: kept.put(1)), "kept is a SimpleQueue, which shows nothing"),
