@@ -172,7 +172,7 @@ class _Comparison:
 def _unlike(one: Any, other: Any) -> tuple[str, str] | None:
     """Return what two objects are that have different types, values or code; None for all others."""
     if isinstance(one, FUNCTIONS) and isinstance(other, FUNCTIONS):
-        codes = [getattr(getattr(each, "__func__", each), "__code__", each.__qualname__) for each in (one, other)]
+        codes = [getattr(each, "__code__", each.__qualname__) for each in (one, other)]
         if codes[0] != codes[1]:
             return f"{_described(one)} {getattr(one, '__qualname__', '')}".rstrip(), "another"
     is_same = not isinstance(one, LEAVES) or one == other or (one != one and other != other)

@@ -72,8 +72,9 @@ def test_damaged_statistics_are_refused_on_loading_with_another_estimator(saved:
 
 
 def test_an_optimizer_setting_changed_on_loading_rules_over_the_file_and_keeps_the_moments(saved: Path) -> None:
-    loaded = DistributionalPPO.load(saved, device="cpu", optimizer_kwargs={"sigma": 0.5, "lr": 0.25})
-    assert [(group["sigma"], group["lr"]) for group in loaded.policy.optimizer.param_groups] == [(0.5, 0.25)] * 2
+    loaded = DistributionalPPO.load(saved, device="cpu", optimizer_kwargs={"sigma": 0.5, "lr": 0.25, "seed": 7})
+    groups = [[group[name] for name in ("sigma", "lr", "seed")] for group in loaded.policy.optimizer.param_groups]
+    assert groups == [[0.5, 0.25, 7]] * 2
     as_saved = DistributionalPPO.load(saved, device="cpu")
     states = [model.get_parameters()["policy.optimizer"]["state"] for model in (loaded, as_saved)]
     assert differing(*states) == []
@@ -91,6 +92,18 @@ def test_an_option_on_loading_that_needs_other_moments_starts_fresh(
     with pytest.warns(ResumeWarning, match="starts fresh"):
         loaded = DistributionalPPO.load(tmp_path / "model.zip", env=make_envs(), device="cpu", optimizer_kwargs=option)
     loaded.learn(48, reset_num_timesteps=False)
+
+
+def test_a_run_goes_on_without_a_setting_that_its_file_lacks_if_that_has_its_default(
+    saved: Path, tmp_path: Path
+) -> None:
+    content: Any = load_container(saved)
+    del content["own_settings"], content["settings"]["normalize_advantage"]
+    save_container(tmp_path / "older.zip", content)
+    with pytest.warns(ResumeWarning, match=r"has no \['normalize_advantage'\]"):
+        assert continued(tmp_path / "older.zip", make_model()).num_timesteps == 48
+    with pytest.raises(SettingError, match=r"normalize_advantage=False is asked for, .* was trained with True"):
+        continued(tmp_path / "older.zip", make_model(normalize_advantage=False))
 
 
 def test_another_optimizer_on_loading_starts_fresh_says_so_and_trains(saved: Path) -> None:
