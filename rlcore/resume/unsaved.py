@@ -21,11 +21,12 @@ from stable_baselines3.common.policies import BasePolicy
 from torch import Tensor, nn
 
 from rlcore.envs.resumable import SupportsState
-from rlcore.ppo.algorithm import DistributionalPPO
 
-SEPARATE: Final = ("env", "_logger")
+SEPARATE: Final = (
+    *("env", "_logger"),
+    *("value_scale", "entropy_schedule", "kl_penalty", "variance_gradient_scaler"),  # of DistributionalPPO
+)
 """Attributes of a model that are saved by themselves."""
-SEPARATE_OF_OURS: Final = ("value_scale", "entropy_schedule", "kl_penalty", "variance_gradient_scaler")
 FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 LEAVES: Final = (*PLAIN, type, ModuleType, np.generic, set, frozenset, spaces.Space, PurePath)
@@ -87,8 +88,7 @@ class _Comparison:
         self.seen = {id(owners[0]): owners}  # both, so that no id comes again
         self.saved: dict[int, tuple[int, int]] = {}  # of state dicts: address in the other model, and size, by address
         self.trained: list[tuple[str, Tensor, Tensor]] = []  # parameters of optimizers, which all have to be seen
-        separate = (*SEPARATE, *(SEPARATE_OF_OURS if isinstance(owners[0], DistributionalPPO) else ()))
-        self.separate = [each for name in separate if (each := getattr(owners[0], name, None)) is not None]
+        self.separate = [each for name in SEPARATE if (each := getattr(owners[0], name, None)) is not None]
 
     def add_saved(self, one: Any, other: Any) -> None:
         """Leave the tensors of a module's state dict out, as a file has them."""
@@ -100,8 +100,6 @@ class _Comparison:
 
     def of(self, one: Any, other: Any, path: str) -> Iterator[Difference]:
         """Compare two objects, and all that they refer to."""
-        if isinstance(one, np.generic) or isinstance(other, np.generic):  # whose arrays without axes are as good
-            one, other = (each[()] if isinstance(each, np.ndarray) else each for each in (one, other))
         is_value = path in self.held and not isinstance(one, nn.Module | torch.optim.Optimizer)
         if is_value:
             self.seen.setdefault(id(one), (one, other))
@@ -306,8 +304,7 @@ def _indexed(entries: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _vars(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object, without those that a wrapper copies of a class."""
-    return {name: each for name, each in getattr(value, "__dict__", {}).items() if name != "__annotations__"}
+    return dict(getattr(value, "__dict__", {}))
 
 
 def _hooks(hooks: Any) -> list[Any]:
