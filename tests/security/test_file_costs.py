@@ -109,6 +109,11 @@ def fields(**values: Any) -> Callable[[Path, Path], None]:
     return partial(changed, lambda content: content.update(values))
 
 
+def many_lstms(healthy: Path, path: Path) -> None:
+    fields(n_envs=10**6)(healthy, path)
+    network(n_lstm_layers=4)(path, path)
+
+
 NETWORKS: dict[str, tuple[Callable[[Path, Path], None], str]] = {
     "a wide LSTM": (network(lstm_hidden_size=12000), r"must be a tensor of torch.float32 with shape \(8, 12000\)"),
     "wide layers": (network(net_arch=[20000, 20000]), "policy does not fit: missing"),
@@ -131,6 +136,7 @@ RECIPES: dict[str, tuple[str, Callable[[Path, Path], None], str]] = {
     "large layers and a wrong count": ("load", large_layers, "num_timesteps.* must be an integer from 0"),
     "large layers of PPO and a wrong count": ("load_exact", large_layers_of_ppo, "num_timesteps.* must be an integer"),
     "many environments": ("load", fields(n_envs=10**7), "n_envs=10000000 asks for 1220 MiB of LSTM states"),
+    "many environments and layers": ("load", many_lstms, "n_envs=1000000 asks for 488 MiB of LSTM states"),
     "2 MiB of empty lists": ("load_checkpoint", empty_lists(2), "more than 524288 instructions"),
     "8 MiB of empty lists": ("load_checkpoint", empty_lists(8), "more than 524288 instructions"),
 }

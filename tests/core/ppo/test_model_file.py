@@ -35,13 +35,22 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path / "model.zip"
 
 
-def test_settings_can_be_changed_on_loading(saved: Path) -> None:
-    loaded = DistributionalPPO.load(saved, device="cpu", ent_coef=0.5, optimizer_kwargs={"lr": 0.25})
-    assert (loaded.ent_coef, loaded.learning_rate) == (0.5, 0.25)
+def test_settings_can_be_changed_on_loading(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded = DistributionalPPO.load(saved, make_envs(), device="cpu", ent_coef=0.5, optimizer_kwargs={"lr": 0.25})
+    assert (loaded.ent_coef, loaded.learning_rate, capsys.readouterr().out) == (0.5, 0.25, "")
     with pytest.raises(UnknownSettingError, match="did you mean 'ent_coef'"):
         DistributionalPPO.load(saved, device="cpu", entcoef=0.5)
     with pytest.raises(SettingError, match="optimizer_kwargs="):
         DistributionalPPO.load(saved, device="cpu", optimizer_kwargs="abc")
+
+
+def test_a_seed_given_on_loading_seeds_the_generators(saved: Path) -> None:
+    drawn = []
+    for before in (1, 2):
+        torch.manual_seed(before)
+        DistributionalPPO.load(saved, device="cpu", seed=5)
+        drawn.append(torch.rand(3).tolist())
+    assert drawn[0] == drawn[1]
 
 
 def test_a_scaler_setting_changed_on_loading_rules_over_the_file_and_keeps_the_statistics(saved: Path) -> None:

@@ -357,6 +357,14 @@ def test_what_is_derived_is_no_obstacle(make: Any, tmp_path: Path) -> None:
     save_exact(model, tmp_path / "normed.zip")
 
 
+def test_an_attribute_that_no_code_of_the_model_reads_and_the_place_of_logs_are_no_obstacle(tmp_path: Path) -> None:
+    model = ppo(tensorboard_log=str(tmp_path / "log"))
+    model.note = "mine"  # type: ignore[attr-defined]
+    save_exact(model, tmp_path / "noted.zip")
+    loaded = load_exact(tmp_path / "noted.zip", make_vec())
+    assert (getattr(loaded, "tensorboard_log", ""), hasattr(loaded, "note")) == (None, False)
+
+
 @pytest.mark.parametrize("make", [ppo, lambda: make_model(make_vec())], ids=["PPO", "DistributionalPPO"])
 def test_what_was_frozen_after_the_construction_is_frozen_again(make: Any, tmp_path: Path) -> None:
     model = make()
