@@ -45,9 +45,9 @@ def test_each_critic_has_layers_of_its_own_of_the_widths_asked_for(
 
 @pytest.mark.parametrize("ortho_init", [True, False])
 def test_critics_start_orthogonal_with_sb3_s_gains_unless_told_otherwise(ortho_init: bool) -> None:
-    kwargs = {"lstm_hidden_size": 8, "net_arch": [8], "ortho_init": ortho_init}
+    kwargs = {"lstm_hidden_size": 8, "net_arch": [8, 8], "ortho_init": ortho_init}
     for head in make_model(policy_kwargs=kwargs).policy.value_net.heads:  # type: ignore[union-attr]
-        for layer, squared_gain in ((head[0], 2.0), (head[2], 1.0)):  # type: ignore[index]
+        for layer, squared_gain in ((head[0], 2.0), (head[2], 2.0), (head[4], 1.0)):  # type: ignore[index]
             gram = layer.weight @ layer.weight.T
             assert torch.allclose(gram, squared_gain * torch.eye(8), atol=1e-5) is ortho_init
             assert bool((layer.bias == 0).all()) is ortho_init

@@ -12,9 +12,12 @@ import pytest
 import torch
 from gymnasium import spaces
 from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.utils import FloatSchedule, LinearSchedule
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+from stable_baselines3.her import HerReplayBuffer
 
 from rlcore.checkpoint.codec import encode
 from rlcore.checkpoint.container import load_container, save_container
@@ -24,7 +27,7 @@ from rlcore.errors import (
 from rlcore.resume import SaveExactly, continue_learning, load_exact, newest_exact, save_exact
 from tests.core.resume.small_models import net, noisy, ppo, sac, trained
 from tests.support.environments import make_vec
-from tests.support.exact_runs import differences, finished
+from tests.support.exact_runs import differences, finished, pickled
 
 
 def _weights(content: Any) -> dict[str, Any]:
@@ -180,6 +183,16 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
     "a frozen name": ("ppo", lambda c: c["state"]["progress"].update(frozen=["x"]), "frozen.*names of parameters"),
     "an action": ("dqn", lambda c: _rows(c)["actions"].fill_(1000), "actions.*holds other values than Discrete"),
     "an observation": ("sac", lambda c: _rows(c)["observations"].fill_(np.inf), "observations.*NaN or infinity"),
+    "a next observation": ("sac", lambda c: _rows(c)["next_observations"].fill_(np.inf), "next_obs.*NaN or infinity"),
+    **{
+        f"{name} of {value}": (
+            "her",
+            lambda c, name=name, value=value: _rows(c)[name].fill_(value),
+            f"{name}.*holds a row that the buffer does not have",
+        )
+        for name in ("ep_start", "ep_length", "_current_ep_start")
+        for value in (-1, 21)
+    },
     "a noise": (
         "sac",
         lambda c: c["state"]["action_noise"]["noises"][0]["previous"].fill_(np.nan),
@@ -187,6 +200,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
     ),
     "a reward": ("sac", lambda c: _rows(c)["rewards"].fill_(np.nan), "rewards.*holds NaN"),
     "the end of an episode": ("sac", lambda c: _rows(c)["dones"].fill_(1e30), "dones.*holds NaN, infinity or a flag"),
+    "a flag of 2": ("sac", lambda c: _rows(c)["dones"].fill_(2.0), "dones.*holds NaN, infinity or a flag"),
     "a timeout": ("sac", lambda c: _rows(c)["timeouts"].fill_(-1), "timeouts.*holds NaN, infinity or a flag"),
     "original observations": ("normalized", lambda c: _position(c)[ORIGINAL].fill_(np.nan), f"{ORIGINAL}.*NaN"),
     "other original observations": (
@@ -246,7 +260,8 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
 def files(saved: Path) -> dict[str, Path]:
     dqn = DQN("MlpPolicy", make_vec(), **net(), buffer_size=40, learning_starts=4)
     own: Any = Measuring("MlpPolicy", make_vec(), **net(), n_steps=8, batch_size=4)
-    models = {"sac": noisy(), "dqn": dqn, "normalized": sac(normalized()), "own": own}
+    her = sac(goals(), replay_buffer_class=HerReplayBuffer)
+    models = {"sac": noisy(), "dqn": dqn, "normalized": sac(normalized()), "own": own, "her": her}
     for name, model in models.items():
         save_exact(model.learn(16), saved.with_name(name))
     return {name: saved.with_name(f"{name}.zip") for name in ("ppo", *models)}
@@ -256,13 +271,17 @@ def normalized() -> VecEnv:
     return VecNormalize(make_vec("Pendulum-v1"))
 
 
+def goals() -> VecEnv:
+    return make_vec_env(partial(BitFlippingEnv, 3, True), n_envs=2, wrapper_class=pickled)
+
+
 def loaded_from(path: Path, name: str) -> Any:
     """The model of a file of this name among `files`."""
-    env = {"sac": lambda: make_vec("Pendulum-v1"), "normalized": normalized}.get(name, make_vec)()
+    env = {"sac": lambda: make_vec("Pendulum-v1"), "normalized": normalized, "her": goals}.get(name, make_vec)()
     return load_exact(path, env, algorithm=Measuring if name == "own" else None)
 
 
-@pytest.mark.parametrize("name", ["normalized", "own"])
+@pytest.mark.parametrize("name", ["normalized", "own", "her"])
 def test_what_is_changed_to_be_hostile_is_loaded_without_the_change(
     name: str, files: dict[str, Path], tmp_path: Path
 ) -> None:
