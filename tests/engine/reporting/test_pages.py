@@ -84,7 +84,7 @@ def test_the_index_says_at_which_settings_a_headline_was_measured_and_which_bugs
     other = measured(simple(3), healthy=2, faulty=0)
     effects = {bug.claim.id: "- x: -33 %, more than chance", other.claim.id: "- x: -3 %, no more than chance"}
     index = render_all(data_of((bug, other), facts={"remarks": effects}))["index.md"]
-    assert index.count(" Settings: alpha = 1.\n") == 1
+    assert index.count("](bug-report.md#toy-02): alpha = 1.\n") == 1
     assert "only [TOY-02](bug-report.md#toy-02) changed episodes by more than chance)" in index
 
 
