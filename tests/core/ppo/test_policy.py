@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from torch import nn
 
 from rlcore import CheckpointError, DistributionalPPO
-from rlcore.ppo.policy import DistributionalRecurrentPolicy
+from rlcore.ppo.policy import DistributionalRecurrentCnnPolicy, DistributionalRecurrentPolicy
 from tests.support.resume_run import outcome
 from tests.support.training import differing, make_envs, make_model
 
@@ -41,6 +42,31 @@ def test_each_critic_has_layers_of_its_own_of_the_widths_asked_for(
     assert [[tuple(p.shape) for p in head] for head in heads] == [critic] * 2
     assert not {id(p) for p in heads[0]} & {id(p) for p in heads[1]}
     assert not torch.equal(heads[0][0], heads[1][0])
+
+
+@pytest.mark.parametrize(
+    ("policy_class", "space", "widths"),
+    [
+        (DistributionalRecurrentPolicy, spaces.Box(-1, 1, (4,)), [64, 64]),
+        (DistributionalRecurrentCnnPolicy, spaces.Box(0, 255, (3, 36, 36), np.uint8), []),
+    ],
+)
+def test_without_settings_a_policy_has_the_layers_of_sb3_and_two_critics_of_32_quantiles(
+    policy_class: type[DistributionalRecurrentPolicy], space: spaces.Box, widths: list[int]
+) -> None:
+    policy = policy_class(space, spaces.Discrete(2), lambda _: 1e-3)
+    assert policy_class(space, spaces.Discrete(2), lambda _: 1e-3, features_extractor_kwargs={}).critic_arch == widths
+    parts = policy.mlp_extractor.policy_net, *policy.value_net.heads
+    found = [[each.out_features for each in part.modules() if isinstance(each, nn.Linear)] for part in parts]
+    assert found == [widths, [*widths, 32], [*widths, 32]]
+    assert [group["lr"] for group in policy.optimizer.param_groups] == [1e-3, 1e-3]
+
+
+def test_actions_are_drawn_unless_the_likeliest_is_asked_for() -> None:
+    policy, rows = make_model().policy, 64
+    given = torch.zeros(rows, 4), RNNStates(*([(torch.zeros(1, rows, 8),) * 2] * 2)), torch.ones(rows)
+    assert len(policy(*given)[0].unique()) == 2
+    assert len(policy(*given, deterministic=True)[0].unique()) == 1
 
 
 @pytest.mark.parametrize("ortho_init", [True, False])

@@ -184,12 +184,17 @@ class Through(Keeps):
         return self.kept(observations)  # type: ignore[no-any-return]
 
 
+class Empty:
+    """Has nothing that could change."""
+
+
 class Mixed(torch.nn.Linear):
     """Keeps what is sound, such as a path that caches its text, a view of its weight, and numbers of bfloat16."""
 
     def __init__(self) -> None:
         super().__init__(4, 4)
         self.folder, self.view = Path("folder"), self.weight.detach()
+        self.marks = [object(), Empty()]
         self.noise = DiagGaussianDistribution(4)
         self.register_buffer("scales", torch.ones(4, dtype=torch.bfloat16), persistent=False)
 
