@@ -254,7 +254,7 @@ def _unsaved(model: BaseAlgorithm, state: Mapping[str, Any]) -> Iterator[str]:
     advice = "let the constructor make it so, or make it a buffer of a module"
     built, mine, theirs = _both(model)
     optimizers, variables = model._get_torch_save_params()
-    held = {"policy", *optimizers, *variables, *(f"policy.{name}" for name in ("optimizer", *optimizers))}
+    held = {*optimizers, *variables, *(f"policy.{name}" for name in optimizers)}
     held |= {f"action_noise{place}.noise_prev" for place in ("", *(f"._noises[{i}]" for i in range(model.n_envs)))}
     if not isinstance(model, DistributionalPPO):
         held |= {name for name in extra_names(model) if isinstance(mine.get(name), nn.Module | torch.optim.Optimizer)}

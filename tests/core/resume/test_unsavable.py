@@ -11,11 +11,16 @@ import numpy as np
 import pytest
 import torch
 from sb3_contrib import ARS
-from stable_baselines3 import DDPG, PPO
+from stable_baselines3 import DDPG, PPO, SAC
 from stable_baselines3.common.buffers import ReplayBuffer, RolloutBuffer
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv
-from stable_baselines3.common.noise import ActionNoise, NormalActionNoise, VectorizedActionNoise
+from stable_baselines3.common.noise import (
+    ActionNoise,
+    NormalActionNoise,
+    OrnsteinUhlenbeckActionNoise,
+    VectorizedActionNoise,
+)
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnvWrapper, VecNormalize
 from stable_baselines3.her import HerReplayBuffer
@@ -351,7 +356,13 @@ class Normed(FlattenExtractor):
         return self.layer(self.norm(observations))  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("make", [ppo, sac])
+def noisy_alone(**settings: Any) -> SAC:
+    """One environment, whose noise is not made for several."""
+    noise = OrnsteinUhlenbeckActionNoise(np.zeros(1), np.full(1, 0.1))
+    return sac(make_vec("Pendulum-v1", 1), action_noise=noise, **settings)
+
+
+@pytest.mark.parametrize("make", [ppo, sac, noisy_alone])
 def test_what_is_derived_is_no_obstacle(make: Any, tmp_path: Path) -> None:
     model = make(policy_kwargs={"net_arch": [4], "features_extractor_class": Normed}).learn(24)
     save_exact(model, tmp_path / "normed.zip")
