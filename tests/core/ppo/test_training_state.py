@@ -188,6 +188,30 @@ def test_parameters_are_read_from_a_file_by_its_path(kind: str, tmp_path: Path) 
     assert other.pending_state == {}, "where the run stood is no parameter"
 
 
+def test_what_a_file_lacks_starts_fresh_unless_it_may_lack_parts(tmp_path: Path) -> None:
+    model, other = trained(), trained(seed=5)
+    given = {key: state for key, state in model.get_parameters().items() if key != "return_scale_state"}
+    save_checkpoint(tmp_path / "part.pt", given, step=1, performance=0.0)
+    own = other.get_parameters()["return_scale_state"]
+    other.set_parameters(tmp_path / "part.pt", exact_match=False)
+    assert differing(other.get_parameters(), {**model.get_parameters(), "return_scale_state": own}) == []
+    with pytest.warns(ResumeWarning, match="return_scale_state"):
+        other.set_parameters(tmp_path / "part.pt")
+    assert differing(other.get_parameters()["return_scale_state"], own) != []
+
+
+@pytest.mark.parametrize(("options", "moves"), [({}, True), ({"seed": 3}, False)])
+def test_a_new_seed_reseeds_the_noise_of_an_optimizer_whose_settings_have_none(
+    options: dict[str, int], moves: bool
+) -> None:
+    model, seeds = make_model(optimizer_kwargs=options), []
+    for seed in (None, 11, None, 12, 11):
+        model.set_random_seed(seed)
+        seeds.append(model.policy.optimizer.param_groups[0]["seed"])
+    assert seeds[1] == seeds[2] == seeds[4]
+    assert (len(set(seeds)) == 3) is moves
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_weights_that_are_not_finite_are_refused_by_name_and_change_nothing(bad: float, tmp_path: Path) -> None:
     source, target = make_model(seed=1), make_model(seed=2)

@@ -23,7 +23,7 @@ from rlcore.resume import SaveExactly, callback, continue_learning, load_exact, 
 from rlcore.resume.callback import path_of_step, saved_steps
 from tests.core.resume.small_models import net, ppo, sac
 from tests.support.environments import make_vec
-from tests.support.exact_runs import differences, finished
+from tests.support.exact_runs import StopAt, differences, finished
 from tests.support.training import make_model
 
 
@@ -83,11 +83,23 @@ def test_a_training_that_begins_again_does_so_as_without_a_load(make: Callable[[
 
 @pytest.mark.parametrize("noise", [NormalActionNoise, OrnsteinUhlenbeckActionNoise])
 def test_noise_that_was_not_used_yet_is_made_for_each_environment(noise: Any, tmp_path: Path) -> None:
-    model = sac(action_noise=noise(np.zeros(1), np.full(1, 0.1)))
+    model = sac(action_noise=noise(np.zeros(1), np.full(1, 0.1), dtype=np.float64))
     save_exact(model, tmp_path / "unbegun.zip")
     expected = finished(model.learn(32))
     loaded = load_exact(tmp_path / "unbegun.zip", make_vec("Pendulum-v1"))
     assert differences(finished(continue_learning(loaded, total_timesteps=32)), expected) == []
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_what_is_called_in_each_step_may_be_a_function_or_a_list(as_list: bool) -> None:
+    seen = []
+
+    def count(*_: Any) -> bool:
+        seen.append(1)
+        return True
+
+    continue_learning(ppo(), [count, StopAt(16)] if as_list else count, total_timesteps=1)
+    assert len(seen) == 8  # steps of two environments in one rollout
 
 
 class OneNoise(BaseCallback):

@@ -168,6 +168,11 @@ HOSTILE: dict[str, tuple[str, Callable[[Any], object], str]] = {
         lambda c: c["settings"].update(learning_rate=encode(LinearSchedule(1e-3, -1.0, 0.5), "")),
         "learning_rate must be a number of",
     ),
+    "a schedule that begins below 0": (
+        "ppo",
+        lambda c: c["settings"].update(learning_rate=encode(LinearSchedule(-1e-3, 1e-3, 0.5), "")),
+        "learning_rate must be a number of",
+    ),
     "noise in noise": (
         "sac",
         lambda c: c["settings"].update(
