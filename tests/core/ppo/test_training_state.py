@@ -188,16 +188,27 @@ def test_parameters_are_read_from_a_file_by_its_path(kind: str, tmp_path: Path) 
     assert other.pending_state == {}, "where the run stood is no parameter"
 
 
-def test_what_a_file_lacks_starts_fresh_unless_it_may_lack_parts(tmp_path: Path) -> None:
-    model, other = trained(), trained(seed=5)
-    given = {key: state for key, state in model.get_parameters().items() if key != "return_scale_state"}
+@pytest.mark.parametrize(
+    ("key", "settings"),
+    [
+        ("return_scale_state", {}),
+        ("entropy_state", {"ent_coef_boost": 2.0, "ent_coef_plateau_explained_variance": 1.0}),
+        ("kl_penalty_state", {"kl_penalty_coef": 1.0, "kl_penalty_target": 1e-6}),
+    ],
+)
+def test_what_a_file_lacks_starts_fresh_unless_it_may_lack_parts(
+    key: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    model, other, fresh = trained(**settings), trained(seed=5, **settings), make_model(**settings).get_parameters()[key]
+    given = {name: state for name, state in model.get_parameters().items() if name != key}
     save_checkpoint(tmp_path / "part.pt", given, step=1, performance=0.0)
-    own = other.get_parameters()["return_scale_state"]
+    own = other.get_parameters()[key]
+    assert differing(own, fresh) != []
     other.set_parameters(tmp_path / "part.pt", exact_match=False)
-    assert differing(other.get_parameters(), {**model.get_parameters(), "return_scale_state": own}) == []
-    with pytest.warns(ResumeWarning, match="return_scale_state"):
+    assert differing(other.get_parameters(), {**model.get_parameters(), key: own}) == []
+    with pytest.warns(ResumeWarning, match=key):
         other.set_parameters(tmp_path / "part.pt")
-    assert differing(other.get_parameters()["return_scale_state"], own) != []
+    assert differing(other.get_parameters()[key], fresh) == []
 
 
 @pytest.mark.parametrize(("options", "moves"), [({}, True), ({"seed": 3}, False)])
@@ -238,6 +249,8 @@ def test_parameters_can_leave_the_optimizer_out() -> None:
     assert differing(taken["policy"], parameters["policy"]) == differing(taken["policy.optimizer"], own) == []
     with pytest.raises(StateError, match=r"missing are .*policy\.optimizer"):
         target.set_parameters(parameters)
+    with pytest.raises(StateError, match=r"missing are \['policy'"):
+        target.set_parameters({"policy.optimizer": own})
 
 
 def plain(**settings: Any) -> DistributionalPPO:
