@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from sb3_contrib.common.recurrent.buffers import RecurrentRolloutBuffer
 from sb3_contrib.common.recurrent.type_aliases import RecurrentRolloutBufferSamples
 
 from rlcore import DistributionalPPO
 from rlcore.ppo import losses
+from rlcore.ppo.policy import TwinCriticRolloutBuffer
 from tests.support.training import make_model
 
 
@@ -26,6 +29,23 @@ def model() -> DistributionalPPO:
     fresh.train = lambda: None  # type: ignore[method-assign]
     fresh.learn(144)
     return fresh
+
+
+def test_a_minibatch_is_laid_out_as_sb3_contrib_lays_it_out(model: DistributionalPPO) -> None:
+    buffer, shape = model.rollout_buffer, (model.rollout_buffer.buffer_size, model.n_envs)
+    padded_minibatch(model)  # makes one row of the environments
+    begins = buffer.swap_and_flatten(np.tile(np.arange(shape[0])[:, None] == 0, shape[1]).astype(np.float32))
+    starts = buffer.episode_starts.reshape(-1)[begins.ravel() == 1.0]
+    assert not starts.all(), "an environment is in the middle of an episode"
+    for first in (0, 5, shape[0] - 3):
+        rows = np.roll(np.arange(shape[0] * shape[1]), -first)[:40]
+        ours, theirs = (
+            kind._get_samples(buffer, rows, begins)._replace(old_values=None)
+            for kind in (TwinCriticRolloutBuffer, RecurrentRolloutBuffer)
+        )
+        torch.testing.assert_close(ours, theirs, rtol=0.0, atol=0.0, check_dtype=False)
+        dtypes = [each.dtype for each in (ours.observations, ours.actions, ours.mask)]
+        assert dtypes == [torch.float32, torch.int64, torch.float32]
 
 
 @pytest.mark.parametrize("n_critics", [1, 2])
