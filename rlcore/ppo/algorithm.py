@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from sb3_contrib import RecurrentPPO
+from sb3_contrib.common.recurrent.type_aliases import RecurrentRolloutBufferSamples
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
@@ -204,7 +205,7 @@ class DistributionalPPO(saving.SavablePPO):
             log.add_scaling_factor(self._optimize(minibatch.total))
         return True
 
-    def _minibatch_losses(self, samples: losses.Samples) -> losses.MinibatchLosses:
+    def _minibatch_losses(self, samples: RecurrentRolloutBufferSamples) -> losses.MinibatchLosses:
         valid = send((samples.mask > 1e-8).nonzero().flatten(), self.device)
         actions = samples.actions
         if isinstance(self.action_space, spaces.Discrete):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
-from sb3_contrib.common.recurrent.type_aliases import RecurrentDictRolloutBufferSamples, RecurrentRolloutBufferSamples
+from sb3_contrib.common.recurrent.type_aliases import RecurrentRolloutBufferSamples
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -16,8 +16,6 @@ from rlcore.errors import NonFiniteGradientError
 from rlcore.functional import categorical
 from rlcore.functional.quantile import clip_distribution_mean, quantile_huber_loss
 from rlcore.ppo.adaptive import ReturnScale
-
-Samples = RecurrentRolloutBufferSamples | RecurrentDictRolloutBufferSamples
 
 
 class ValueDistribution(ABC):
@@ -173,7 +171,7 @@ def valid_predictions(predictions: Predictions, valid: Tensor) -> Predictions:
     return Predictions(*(None if field is None else field[valid] for field in predictions))  # type: ignore[arg-type]
 
 
-def valid_targets(samples: Samples, valid: Tensor) -> Targets:
+def valid_targets(samples: RecurrentRolloutBufferSamples, valid: Tensor) -> Targets:
     """Return the targets without padding: those at the indices ``valid``."""
     targets = samples.returns, samples.advantages, samples.old_log_prob, samples.old_values
     return Targets(*(target[valid] for target in targets))

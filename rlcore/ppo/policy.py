@@ -13,11 +13,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from sb3_contrib.common.recurrent.buffers import RecurrentDictRolloutBuffer, RecurrentRolloutBuffer
 from sb3_contrib.common.recurrent.policies import RecurrentActorCriticPolicy
-from sb3_contrib.common.recurrent.type_aliases import (
-    RecurrentDictRolloutBufferSamples,
-    RecurrentRolloutBufferSamples,
-    RNNStates,
-)
+from sb3_contrib.common.recurrent.type_aliases import RecurrentRolloutBufferSamples, RNNStates
 from stable_baselines3.common.torch_layers import (
     BaseFeaturesExtractor,
     CombinedExtractor,
@@ -32,7 +28,7 @@ from torch.utils._pytree import tree_map
 from rlcore.checkpoint.codec import register_class
 from rlcore.errors import CheckpointError, SettingError
 from rlcore.optim.transfers import send
-from rlcore.ppo.losses import QuantileValues, Samples, ValueDistribution
+from rlcore.ppo.losses import QuantileValues, ValueDistribution
 from rlcore.ppo.settings import make_optimizer
 
 if TYPE_CHECKING:
@@ -314,13 +310,15 @@ class TwinCriticStorage(_Base):
         """Return the smallest critic's value (Fujimoto et al. 2018, eq. 10), shape (n_envs,)."""
         return critic_values.amin(dim=-1)
 
-    def get(self, batch_size: int | None = None) -> Generator[Samples, None, None]:  # type: ignore[override]
+    def get(self, batch_size: int | None = None) -> Generator[RecurrentRolloutBufferSamples, None, None]:  # type: ignore[override]
         if not self.generator_ready:
             self.critic_values = self.swap_and_flatten(self.critic_values)
         yield from super().get(batch_size)
 
-    def _get_samples(self, batch_inds: NDArray[Any], env_change: NDArray[Any], *_: Any) -> Samples:  # type: ignore[override]
-        """Do what upstream does, but copy each field once and not each of its sequences.
+    def _get_samples(  # type: ignore[override]
+        self, batch_inds: NDArray[Any], env_change: NDArray[Any], *_: Any
+    ) -> RecurrentRolloutBufferSamples:
+        """Do what upstream does, but copy each field once and not each of its sequences; a Dict's too.
 
         ``mask`` and ``episode_starts`` stay on the CPU, which reads them. It does not wait for the device.
         """
@@ -342,8 +340,7 @@ class TwinCriticStorage(_Base):
         def first(states: NDArray[Any]) -> Tensor:
             return send(torch.tensor(states[batch_inds[firsts]].swapaxes(0, 1)), self.device)
 
-        is_dict = isinstance(self.observations, dict)
-        return (RecurrentDictRolloutBufferSamples if is_dict else RecurrentRolloutBufferSamples)(
+        return RecurrentRolloutBufferSamples(
             observations=tree_map(sent, self.observations),
             actions=sent(self.actions),
             old_values=sent(self.critic_values),

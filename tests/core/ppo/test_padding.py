@@ -40,12 +40,14 @@ def test_a_minibatch_is_laid_out_as_sb3_contrib_lays_it_out(model: Distributiona
     for first in (0, 5, shape[0] - 3):
         rows = np.roll(np.arange(shape[0] * shape[1]), -first)[:40]
         ours, theirs = (
-            kind._get_samples(buffer, rows, begins)._replace(old_values=None)
+            kind._get_samples(buffer, rows, begins)._asdict()
             for kind in (TwinCriticRolloutBuffer, RecurrentRolloutBuffer)
         )
+        critics = ours.pop("old_values")
+        assert critics.shape == (*theirs.pop("old_values").shape, 2)
         torch.testing.assert_close(ours, theirs, rtol=0.0, atol=0.0, check_dtype=False)
-        dtypes = [each.dtype for each in (ours.observations, ours.actions, ours.mask)]
-        assert dtypes == [torch.float32, torch.int64, torch.float32]
+        dtypes = [each.dtype for each in (critics, ours["observations"], ours["actions"], ours["mask"])]
+        assert dtypes == [torch.float32, torch.float32, torch.int64, torch.float32]
 
 
 @pytest.mark.parametrize("n_critics", [1, 2])

@@ -62,6 +62,14 @@ def test_without_settings_a_policy_has_the_layers_of_sb3_and_two_critics_of_32_q
     assert [group["lr"] for group in policy.optimizer.param_groups] == [1e-3, 1e-3]
 
 
+def test_a_rebuilt_optimizer_keeps_the_seed_of_its_noise() -> None:
+    policy = make_model().policy
+    before, seed = policy.optimizer, policy.optimizer.param_groups[0]["seed"]
+    policy.rebuild_optimizer()
+    assert policy.optimizer is not before
+    assert [group["seed"] for group in policy.optimizer.param_groups] == [seed] * 2
+
+
 def test_actions_are_drawn_unless_the_likeliest_is_asked_for() -> None:
     policy, rows = make_model().policy, 64
     given = torch.zeros(rows, 4), RNNStates(*([(torch.zeros(1, rows, 8),) * 2] * 2)), torch.ones(rows)
