@@ -151,7 +151,11 @@ def touch_and_die_at(folder: str, number: int) -> int:
         file.write("x")
     if number == 0:
         os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(1)  # so that a task next to the deadly one does not end before it
+    deadly, limit = Path(folder, "0"), time.monotonic() + 3
+    begun = Path(folder, str(number)).stat().st_size
+    while (deadly.stat().st_size if deadly.exists() else 0) < begun and time.monotonic() < limit:
+        time.sleep(0.05)  # so that a task next to the deadly one does not end before it
+    time.sleep(1)
     return number
 
 
