@@ -73,6 +73,7 @@ UNUSABLE: dict[str, dict[str, Any]] = {
     "a schedule of texts": {"learning_rate": lambda _: "x"},
     "a schedule of nothing": {"clip_range": lambda _: None},
     "a schedule below 0": {"clip_range_vf": lambda _: -1.0},
+    "a schedule without end": {"clip_range": lambda _: float("inf")},
     "no smallest return": {"value_distribution": "categorical", "v_max": 1.0},
     "no largest return": {"value_distribution": "categorical", "v_min": 1.0},
     "an empty range": {"value_distribution": "categorical", "v_min": 1.0, "v_max": 1.0},
