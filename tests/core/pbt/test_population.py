@@ -246,7 +246,10 @@ class TestExploits:
         events = read_lineage(finished.population.folder / "lineage.jsonl")
         assert [(event.event, event.member, event.step) for event in events[:3]] == [("start", i, 0) for i in range(3)]
         assert len(exploits) == 2
+        trained = [event.hyperparams for event in events[:3]]
         for report, event in zip(exploits, events[3:], strict=True):
+            assert event.hyperparams_before == trained[event.member]
+            trained[event.member] = event.hyperparams
             expected = report.member_id, report.copied_from, report.step, report.step, report.performance
             assert (event.member, event.source, event.step, event.source_step, event.performance) == expected
             assert event.hyperparams == report.hyperparams != event.hyperparams_before
