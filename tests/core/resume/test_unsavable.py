@@ -158,8 +158,8 @@ UNSAVABLE: dict[str, tuple[Callable[[], Any], str]] = {
         "policy.mlp_extractor.policy_net is a Sequential of 0, 1, 2, .* a Sequential of 0, 1",
     ),
     "a hook of a module": (
-        changed(lambda policy: policy.register_forward_hook(print)),
-        "policy._forward_hooks is print, .* none",
+        changed(lambda policy: policy.register_forward_hook(repr)),
+        "policy._forward_hooks is repr, .* none",
     ),
     "a hook of a parameter": (
         changed(lambda policy: policy.action_net.weight.register_hook(torch.neg)),
