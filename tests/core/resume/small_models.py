@@ -100,3 +100,18 @@ def keeping(make: Callable[[], Any], use: Callable[[Any], object] = lambda kept:
         return model
 
     return build
+
+
+class Counter:
+    """Counts in an attribute."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def __call__(self, progress: float = 1.0) -> float:
+        self.n += 1
+        return 1e-3 * progress
+
+    def next(self) -> int:
+        self.n += 1
+        return self.n

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import queue
-import random
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -25,105 +22,10 @@ from rlcore import DistributionalPPO
 from rlcore.errors import CallOrderError, CheckpointError
 from rlcore.resume import continue_learning, load_exact, save_exact
 from rlcore.state.training import capture_generators
-from tests.core.resume.small_models import Keeps, changed, keeping, net, ppo, ruled, sac
+from tests.core.resume.small_models import Counter, Keeps, changed, keeping, net, ppo, ruled, sac
 from tests.support.environments import bits_of_state, make_vec
 from tests.support.exact_runs import StopAt, differences, finished
 from tests.support.training import make_model
-
-
-class Counter:
-    """Counts in an attribute."""
-
-    def __init__(self) -> None:
-        self.n = 0
-
-    def __call__(self, progress: float = 1.0) -> float:
-        self.n += 1
-        return 1e-3 * progress
-
-    def next(self) -> int:
-        self.n += 1
-        return self.n
-
-
-class Slotted:
-    """Has no dict."""
-
-    __slots__ = ("__n",)
-
-    def __init__(self) -> None:
-        self.__n = 0
-
-    def __call__(self) -> None:
-        self.__n += 1
-
-
-class _Slotted:
-    """Has no dict, and one slot of each spelling."""
-
-    __slots__ = ("__m", "n")
-
-    def __init__(self) -> None:
-        self.__m = self.n = 0
-
-    def __call__(self) -> None:
-        self.__m += 1
-
-
-class OneSlot:
-    """Names its only slot in a text."""
-
-    __slots__ = "count"
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self) -> None:
-        self.count += 1
-
-
-class Listed(list[int]):
-    """A list with an attribute."""
-
-    n = 0
-
-    def __call__(self) -> None:
-        self.n += 1
-
-
-def closed() -> Callable[[], None]:
-    n = 0
-
-    def count() -> None:
-        nonlocal n
-        n += 1
-
-    return count
-
-
-def defaulted() -> Callable[..., None]:
-    def count(one: list[int] = [], *, two: list[int] = []) -> None:  # noqa: B006
-        (two if one else one).append(1)
-
-    return count
-
-
-def attributed() -> Any:
-    def count() -> None:
-        count.n += 1  # type: ignore[attr-defined]
-
-    count.n = 0  # type: ignore[attr-defined]
-    return count
-
-
-def renamed(function: Any) -> Any:
-    """Return another function of the same name."""
-
-    def other(*_: Any) -> None:
-        return None
-
-    other.__qualname__ = function.__qualname__
-    return other
 
 
 class Tempered(CategoricalDistribution):
@@ -245,34 +147,6 @@ def left(owner: Callable[[Any], Any], name: str, call: int) -> Callable[[Any], N
 
 
 HIDDEN: dict[str, tuple[Callable[[], Any], str]] = {
-    "a closure": (keeping(closed), "extractor.kept.n is 1, .* 0"),
-    "a bound method": (keeping(lambda: Counter().next), "extractor.kept.__self__.n is 1, .* 0"),
-    "an attribute of a function": (keeping(attributed), "extractor.kept.n is 1, .* 0"),
-    "an attribute of a list": (keeping(Listed), "extractor.kept.n is 1, .* missing"),
-    "a private slot": (keeping(Slotted), "extractor.kept._Slotted__n is 1, .* 0"),
-    "a private slot of a private class": (keeping(_Slotted), "extractor.kept._Slotted__m is 1, .* 0"),
-    "a slot that is named in a text": (keeping(OneSlot), "extractor.kept.count is 1, .* 0"),
-    "a default": (keeping(defaulted), r"extractor.kept.defaults\[0\]\[0\] is 1, .* missing"),
-    "a default of a keyword": (
-        keeping(defaulted, lambda kept: kept([1])),
-        r"extractor.kept.kwdefaults\['two'\]\[0\] is 1, .* missing",
-    ),
-    "the code of a function": (
-        keeping(lambda: lambda: 1, lambda kept: setattr(kept, "__code__", (lambda: 2).__code__)),
-        "extractor.kept is a function .*<lambda>, .* another",
-    ),
-    "a method of another function": (
-        keeping(lambda: [Counter().next], lambda kept: kept.append(MethodType(renamed(Counter.next), kept.pop()))),
-        "extractor.kept.0. is a method Counter.next, .* another",
-    ),
-    "random numbers of Python": (
-        keeping(lambda: random.Random(0), lambda kept: kept.random()),
-        r"kept.state is '\(3, ",
-    ),
-    "a bit generator": (keeping(lambda: np.random.PCG64(0), lambda kept: kept.random_raw()), "kept.state is \"{'bit_g"),
-    "a generator": (keeping(lambda: (n for n in range(9)), next), "extractor.kept is a generator, which shows nothing"),
-    "an iterator": (keeping(lambda: itertools.cycle([1, 2]), next), "extractor.kept is a cycle, which shows nothing"),
-    "a queue": (keeping(queue.SimpleQueue, lambda kept: kept.put(1)), "kept is a SimpleQueue, which shows nothing"),
     "a tensor with its graph": (
         changed(lambda policy: setattr(policy.features_extractor, "mean", policy.action_net.bias + 1)),
         "extractor.mean is a Tensor of shape",

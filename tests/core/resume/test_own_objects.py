@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import queue
+import random
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
@@ -23,7 +26,7 @@ from torch.nn.utils import prune
 from rlcore.errors import CheckpointError
 from rlcore.ppo.adaptive import ReturnScale
 from rlcore.resume import continue_learning, load_exact, save_exact
-from tests.core.resume.small_models import Keeps, keeping, net, ruled, sac
+from tests.core.resume.small_models import Counter, Keeps, keeping, net, ruled, sac
 from tests.support.environments import make_vec
 from tests.support.exact_runs import differences, finished
 
@@ -102,7 +105,90 @@ def scripted(module: Any) -> Any:
 
 
 KEPT = r"extractor\.kept"
+
+
+class _Slotted:
+    """Has no dict."""
+
+    __slots__ = ("__n",)
+
+    def __init__(self) -> None:
+        self.__n = 0
+
+    def __call__(self) -> None:
+        self.__n += 1
+
+
+class OneSlot:
+    """Names its only slot in a text."""
+
+    __slots__ = "count"
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+
+class Listed(list[int]):
+    """A list with an attribute."""
+
+    n = 0
+
+    def __call__(self) -> None:
+        self.n += 1
+
+
+def closed() -> Callable[[], None]:
+    n = 0
+
+    def count() -> None:
+        nonlocal n
+        n += 1
+
+    return count
+
+
+def defaulted() -> Callable[..., None]:
+    def count(one: list[int] = [], *, two: list[int] = []) -> None:  # noqa: B006
+        (two if one else one).append(1)
+
+    return count
+
+
+def attributed() -> Any:
+    def count() -> None:
+        count.n += 1  # type: ignore[attr-defined]
+
+    count.n = 0  # type: ignore[attr-defined]
+    return count
+
+
 OWN: dict[str, tuple[Callable[[], Any], str]] = {
+    "a closure": (keeping(closed), f"{KEPT}.n is 1, .* 0"),
+    "a bound method": (keeping(lambda: Counter().next), f"{KEPT}.__self__.n is 1, .* 0"),
+    "an attribute of a function": (keeping(attributed), f"{KEPT}.n is 1, .* 0"),
+    "an attribute of a list": (keeping(Listed), f"{KEPT}.n is 1, .* missing"),
+    "a private slot": (keeping(_Slotted), f"{KEPT}._Slotted__n is 1, .* 0"),
+    "a slot that is named in a text": (keeping(OneSlot), f"{KEPT}.count is 1, .* 0"),
+    "a default": (keeping(defaulted), rf"{KEPT}.defaults\[0\]\[0\] is 1, .* missing"),
+    "a default of a keyword": (
+        keeping(defaulted, lambda kept: kept([1])),
+        rf"{KEPT}.kwdefaults\['two'\]\[0\] is 1, .* missing",
+    ),
+    "the code of a function": (
+        keeping(lambda: lambda: 1, lambda kept: setattr(kept, "__code__", (lambda: 2).__code__)),
+        f"{KEPT} is a function .*<lambda>, .* another",
+    ),
+    "random numbers of Python": (
+        keeping(lambda: random.Random(0), lambda kept: kept.random()),
+        r"kept.state is '\(3, ",
+    ),
+    "a bit generator": (keeping(lambda: np.random.PCG64(0), lambda kept: kept.random_raw()), "kept.state is \"{'bit_g"),
+    "a generator": (keeping(lambda: (n for n in range(9)), next), f"{KEPT} is a generator, which shows nothing"),
+    "an iterator": (keeping(lambda: itertools.cycle([1, 2]), next), f"{KEPT} is a cycle, which shows nothing"),
+    "a queue": (keeping(queue.SimpleQueue, lambda kept: kept.put(1)), "kept is a SimpleQueue, which shows nothing"),
     "rows of a buffer": (keeping(demonstrations, add_one), rf"{KEPT}.pos is 1, .* 0"),
     "values of a buffer": (
         keeping(demonstrations, lambda kept: kept.rewards.fill(1)),
