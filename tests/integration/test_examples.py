@@ -6,7 +6,7 @@ import itertools
 import re
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from typer.testing import CliRunner
 
 from rlcore import AdaptiveUPGD, DistributionalPPO, build_model, load_config, read_lineage
+from rlcore.pbt.workers import ProcessExecutor
 from rlcore.ppo.live import set_hyperparameters
+from rlcore.run import train
 from rlcore.run.train import app
 from tests.support.training import differing
 
@@ -216,14 +218,20 @@ def test_ctrl_c_keeps_the_finished_turns_of_a_population_and_the_same_command_go
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [[], ["--jobs", "2"]])
-def test_a_population_trains_in_processes_as_in_one(options: list[str], small: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("options", "jobs"), [([], range(1, 10**4)), (["--jobs", "2"], [2])])
+def test_a_population_trains_in_processes_as_in_one(
+    options: list[str], jobs: Sequence[int], small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    monkeypatch.setattr(train, "ProcessExecutor", lambda n: made.append(n) or ProcessExecutor(n))
     small.write_text(SMALL_POPULATION)
     inline, spread = (
         (run(small, "--output", tmp_path / name, "--device", "cpu", *more), tmp_path / name / "lineage.jsonl")
         for name, more in (("inline", []), ("spread", ["--executor", "processes", *options]))
     )
     assert spread[0].exit_code == 0, spread[0].stderr
+    assert len(made) == 1
+    assert made[0] in jobs
     assert spread[0].stdout.replace("spread", "inline") == inline[0].stdout
     assert spread[1].read_bytes() == inline[1].read_bytes()
     assert inline[1].read_bytes().count(b"exploit") >= 1
